@@ -21,6 +21,14 @@ pub(crate) struct Access {
     pub(crate) behind: (u32, u32),
 }
 
+/// A non-temporal store that another thread met, and that could have stayed in its buffer longer.
+#[derive(Clone, Copy)]
+pub(crate) struct Met {
+    /// The call of the store, and the one that met it.
+    pub(crate) store: u64,
+    pub(crate) call: u64,
+}
+
 /// A moment at which the thread that ran had ended or waited.
 #[derive(Clone, Copy)]
 pub(crate) struct Handover {

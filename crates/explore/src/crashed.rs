@@ -18,7 +18,7 @@ use crate::trace::{Event, Kind, Trace};
 use crate::words::LineIndex;
 use crate::words::{WordChange, Words};
 use rustc_hash::FxHashMap;
-use seawall_memory::{Addr, Fence, LINE_BYTES, Line, Memory, Space, ThreadSlots, Width, lines_of};
+use seawall_memory::{Addr, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
@@ -212,7 +212,7 @@ impl<'t> CrashImage<'t> {
             of_lines |= u64::from(copied.is_kept(&layers[0].order)?) << copied.bit;
         }
         for Layer { trace, order } in layers.iter().rev() {
-            let Some(line) = trace.find_line(Line(u64::from(word / 8))) else { continue };
+            let Some(line) = trace.log_of(word) else { continue };
             let history = &trace.lines[line as usize].words[word as usize % 8];
             let (low, high) = order.window(line);
             let next = history.partition_point(|(stores, _)| *stores <= low);
@@ -264,7 +264,7 @@ impl<'t> CrashImage<'t> {
             return vec![Possible { value: self.start.word(word), keeps: Vec::new() }];
         };
         let Layer { trace, order } = &layers[layer];
-        let Some(line) = trace.find_line(Line(u64::from(word / 8))) else {
+        let Some(line) = trace.log_of(word) else {
             return self.possible_below(layers, layer, word);
         };
         let history = &trace.lines[line as usize].words[word as usize % 8];

@@ -49,9 +49,10 @@ pub struct Schedules {
     pub model: Model,
     /// Interruptions of one run at most.
     pub interruptions: usize,
-    /// Loads of one run at most that come before an earlier store of their thread, where the
-    /// machine has store buffers.
-    pub early_loads: usize,
+    /// Delays of one run at most, where the machine has store buffers: loads that take effect before
+    /// an earlier store of their thread, and non-temporal stores that stay in their buffer while
+    /// another thread looks for them.
+    pub delays: usize,
     /// Stores that such a buffer holds.
     pub buffer: usize,
     /// Runs at most that show something new.
@@ -102,14 +103,7 @@ pub struct Tried {
 impl Schedules {
     /// All schedules with at most two interruptions, up to 1000 runs.
     pub fn new(model: Model) -> Schedules {
-        Schedules {
-            model,
-            interruptions: 2,
-            early_loads: 1,
-            buffer: 16,
-            limit: 1000,
-            thorough: false,
-        }
+        Schedules { model, interruptions: 2, delays: 1, buffer: 16, limit: 1000, thorough: false }
     }
 
     /// Runs the program under every schedule. What `record` returns holds the trace of the run.
@@ -150,13 +144,13 @@ impl Schedules {
         mut record: impl FnMut(&Schedule) -> Result<R, E>,
         mut visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
-        let buffers = self.model.buffers_stores() && self.early_loads > 0;
+        let buffers = self.model.buffers_stores() && self.delays > 0;
         let buffer = if buffers { self.buffer } else { 0 };
         let mut tried = Tried { runs: 0, made: 0, complete: base.threads <= THREADS_MAX };
         let mut known = Known::new(self, reduction);
         loop {
             known.grew = false;
-            let mut levels = vec![Vec::new(); self.interruptions + self.early_loads + 1];
+            let mut levels = vec![Vec::new(); self.interruptions + self.delays + 1];
             levels[0].push(Next::default());
             for level in 0..levels.len() {
                 while let Some(next) = levels[level].pop() {
@@ -164,7 +158,7 @@ impl Schedules {
                         return Ok(Tried { complete: false, ..tried });
                     }
                     let turns = Turns::Chosen(next.choices.clone());
-                    let schedule = Schedule { turns, buffer, ..base.clone() };
+                    let schedule = Schedule { turns, buffer, model: self.model, ..base.clone() };
                     let mut run = record(&schedule)?;
                     tried.made += 1;
                     let is_new = known.follow(run.as_mut());
@@ -254,33 +248,37 @@ impl Known<'_> {
 
     /// The choices of a run, extended by one later choice in every way.
     fn longer(&self, run: &Next, trace: &Trace, mut add: impl FnMut(Next)) {
-        let last = run.choices.last();
-        let later_call = last.map_or(1, |last| last.call + 1);
-        for handover in trace.handovers.iter().filter(|handover| handover.call >= later_call) {
-            if self.reduction != Reduction::Handovers {
-                threads(handover.others)
-                    .for_each(|thread| add(run.with(handover.call, ChoiceKind::Run(thread))));
+        let mut add_choice = |call: u64, kind: ChoiceKind, costs: [usize; 2]| {
+            let cost = [run.interruptions + costs[0], run.delays + costs[1]];
+            let follows = run.choices.last().is_none_or(|last| last.may_precede(call, kind));
+            if follows && cost[0] <= self.how.interruptions && cost[1] <= self.how.delays {
+                let choices = [&run.choices[..], &[Choice { call, kind }]].concat();
+                add(Next { choices, interruptions: cost[0], delays: cost[1] });
             }
-        }
-        let (interrupts, reads_early) =
-            (run.interruptions < self.how.interruptions, run.early_loads < self.how.early_loads);
-        let mut at = 0;
-        for access in &trace.accesses {
-            if interrupts && access.call >= later_call.max(at + 1) && self.is_place(access) {
-                at = access.call;
-                for thread in threads(access.others) {
-                    let next = run.with(access.call, ChoiceKind::Run(thread));
-                    add(Next { interruptions: run.interruptions + 1, ..next });
+        };
+        for handover in &trace.handovers {
+            if self.reduction != Reduction::Handovers {
+                for thread in threads(handover.others) {
+                    add_choice(handover.call, ChoiceKind::Run(thread), [0, 0]);
                 }
             }
-            let is_later = match last.map(|last| last.kind) {
-                Some(ChoiceKind::Run(_)) => access.call + 1 >= later_call,
-                _ => access.call >= later_call,
-            };
-            for behind in (access.behind.0..access.behind.1).filter(|_| reads_early && is_later) {
-                let next = run.with(access.call, ChoiceKind::Behind(behind));
-                add(Next { early_loads: run.early_loads + 1, ..next });
+        }
+        let mut last = 0;
+        for access in &trace.accesses {
+            if access.call != last && self.is_place(access) {
+                last = access.call;
+                for thread in threads(access.others) {
+                    add_choice(access.call, ChoiceKind::Run(thread), [1, 0]);
+                }
             }
+            for behind in access.behind.0..access.behind.1 {
+                add_choice(access.call, ChoiceKind::Behind(behind), [0, 1]);
+            }
+        }
+        for met in &trace.met {
+            let is_late = |choice: &Choice| choice.kind == ChoiceKind::Late(met.store);
+            let delays = usize::from(!run.choices.iter().any(is_late));
+            add_choice(met.call, ChoiceKind::Late(met.store), [0, delays]);
         }
     }
 }
@@ -290,16 +288,12 @@ impl Known<'_> {
 struct Next {
     choices: Vec<Choice>,
     interruptions: usize,
-    early_loads: usize,
+    delays: usize,
 }
 
 impl Next {
     fn cost(&self) -> usize {
-        self.interruptions + self.early_loads
-    }
-
-    fn with(&self, call: u64, kind: ChoiceKind) -> Next {
-        Next { choices: [&self.choices[..], &[Choice { call, kind }]].concat(), ..*self }
+        self.interruptions + self.delays
     }
 }
 

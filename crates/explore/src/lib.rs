@@ -34,6 +34,7 @@
 
 mod access;
 mod check;
+mod combining;
 mod crash;
 mod crashed;
 mod dispatch;

@@ -24,18 +24,30 @@ pub(crate) struct Step {
     pub(crate) act: Act,
 }
 
+/// Where a store goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) line: LineIndex,
+    /// What persists in order: the line, or one word of it.
+    pub(crate) log: LineIndex,
+    pub(crate) is_lane: bool,
+    pub(crate) word: u32,
+}
+
+impl Target {
+    /// A word of a line that persists as a whole.
+    pub(crate) fn of_line(line: LineIndex, word: u32) -> Target {
+        Target { line, log: line, is_lane: false, word }
+    }
+}
+
 /// What takes effect. A word is one of 8 bytes that no crash tears.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    Store {
-        line: LineIndex,
-        word: u32,
-    },
-    /// A non-temporal store leaves the write-combining buffer.
-    StoreNt {
-        line: LineIndex,
-        word: u32,
-    },
+    Store(Target),
+    /// A non-temporal store leaves the write-combining buffer, here or at any later moment up to
+    /// the next fence.
+    StoreNt(Target),
     /// A load that returned the store at `from` (0: what was there at the start), or the newest.
     Load {
         line: LineIndex,
@@ -66,15 +78,15 @@ pub(crate) enum Act {
     FullFence,
     /// A successful locked operation, and its store if it was to persistent memory.
     Locked {
-        store: Option<(LineIndex, u32)>,
+        store: Option<Target>,
     },
 }
 
 impl Act {
-    /// The line and word that it stores to, if it does.
-    pub(crate) fn stores(self) -> Option<(LineIndex, u32)> {
+    /// Where it stores to, if it does.
+    pub(crate) fn stores(self) -> Option<Target> {
         match self {
-            Act::Store { line, word } | Act::StoreNt { line, word } => Some((line, word)),
+            Act::Store(target) | Act::StoreNt(target) => Some(target),
             Act::Locked { store } => store,
             _ => None,
         }
@@ -117,20 +129,16 @@ impl State {
     }
 
     pub(crate) fn follow_event(&mut self, trace: &Trace, event: &Event) {
-        let place = |store: u32| {
+        let target = |store: u32| {
             let store = &trace.stores[store as usize];
-            (store.line, store.change.word)
+            let is_lane = trace.lines[store.line as usize].lane.is_some();
+            let (line, word) = (trace.line_of(store.line), store.change.word);
+            Target { line, log: store.line, is_lane, word }
         };
         let act = match event.kind {
-            Kind::Store { store } => {
-                let (line, word) = place(store);
-                Act::Store { line, word }
-            }
-            Kind::StoreNt { store } => {
-                let (line, word) = place(store);
-                Act::StoreNt { line, word }
-            }
-            Kind::Locked { store } => Act::Locked { store: store.map(place) },
+            Kind::Store { store } => Act::Store(target(store)),
+            Kind::StoreNt { store } => Act::StoreNt(target(store)),
+            Kind::Locked { store } => Act::Locked { store: store.map(target) },
             Kind::Read { line, word, from } => Act::Load { line, word, from },
             Kind::Sync { stores } => Act::Learn { upto: stores },
             Kind::Flush { line } => Act::WriteBack { line },

@@ -31,7 +31,7 @@ impl Prefixes {
     ) -> bool {
         let mut so_far = SoFar::new(trace, words, self.reduction);
         let mut is_new = false;
-        let mut repeats = vec![true; trace.events.len() + 1];
+        let mut repeats = vec![false; trace.events.len() + 1];
         for (at, repeats) in repeats.iter_mut().enumerate() {
             if is_failure_point(trace, at, how.model, how.thorough) {
                 let new = self.seen.insert(so_far.hash());

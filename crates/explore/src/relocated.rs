@@ -17,7 +17,7 @@ pub(crate) struct Copied {
 }
 
 /// What a run did with the hardware.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Relocated {
     /// The first of the events since each setting of the registers.
     pub(crate) settings: Vec<u32>,

@@ -19,7 +19,8 @@ pub fn replay<C: Check>(
     choice: &CrashPath,
     check: &C,
 ) -> Result<Option<Finding>, ReplayError> {
-    replay_found(trace, options, choice, &Interned::new(check))
+    let by_lanes = choice.model.buffers_stores().then(|| trace.by_lanes()).flatten();
+    replay_found(by_lanes.as_ref().unwrap_or(trace), options, choice, &Interned::new(check))
 }
 
 fn replay_found(

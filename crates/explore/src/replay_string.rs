@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// One image of one run: where power failed, and which lines lost how many of their last stores.
 ///
 /// As text `MODEL/EVENT/LOST`, LOST being `LINE-STORES` joined by dots (lines in hexadecimal), or
-/// `none`: `px86/345/40-2.41-1`. When power fails again during recovery, `/EVENT/LOST` of the
+/// `none`: `px86/345/40-2.41-1`; `41w3-1` is one store of word 3 of a line. When power fails again during recovery, `/EVENT/LOST` of the
 /// recovery follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashPath {
@@ -25,8 +25,9 @@ pub struct CrashPath {
 pub struct CrashChoice {
     /// Events of the run, or of recovery, that took effect before the crash.
     pub event: usize,
-    /// Lines that lost stores, and how many each, in order of address.
-    pub lost: Vec<(Line, u32)>,
+    /// Lines that lost stores, and how many each, in order of address; of a line whose words persist
+    /// on their own, the number of the word.
+    pub lost: Vec<(Line, Option<u8>, u32)>,
 }
 
 /// Why a choice leads to no image.
@@ -60,9 +61,13 @@ impl fmt::Display for CrashPath {
             if lost.is_empty() {
                 f.write_str("none")?;
             }
-            for (index, (line, stores)) in lost.iter().enumerate() {
+            for (index, (line, word, stores)) in lost.iter().enumerate() {
                 let dot = if index == 0 { "" } else { "." };
-                write!(f, "{dot}{:x}-{stores}", line.0)?;
+                write!(f, "{dot}{:x}", line.0)?;
+                if let Some(word) = word {
+                    write!(f, "w{word}")?;
+                }
+                write!(f, "-{stores}")?;
             }
         }
         Ok(())
@@ -88,11 +93,15 @@ impl CrashChoice {
     fn parse(event: &str, lost: &str) -> Option<CrashChoice> {
         let one = |part: &str| {
             let (line, stores) = part.split_once('-')?;
-            Some((Line(u64::from_str_radix(line, 16).ok()?), stores.parse().ok()?))
+            let (line, word) = match line.split_once('w') {
+                Some((line, word)) => (line, Some(word.parse().ok().filter(|word| *word < 8)?)),
+                None => (line, None),
+            };
+            Some((Line(u64::from_str_radix(line, 16).ok()?), word, stores.parse().ok()?))
         };
         let lost = match lost {
             "none" => Vec::new(),
-            _ => lost.split('.').map(one).collect::<Option<Vec<(Line, u32)>>>()?,
+            _ => lost.split('.').map(one).collect::<Option<Vec<_>>>()?,
         };
         Some(CrashChoice { event: event.parse().ok()?, lost })
     }
@@ -102,9 +111,9 @@ impl CrashChoice {
         let stored = stored(trace, crash.event);
         let gone = trace.lines.iter().zip(0..).filter_map(|(log, line)| {
             let gone = stored.get(line) - crash.cut.get(line);
-            (gone > 0).then_some((log.line, gone))
+            (gone > 0).then_some((log.line, log.lane, gone))
         });
-        let mut lost: Vec<(Line, u32)> = gone.collect();
+        let mut lost: Vec<_> = gone.collect();
         lost.sort_unstable();
         CrashChoice { event: crash.event, lost }
     }
@@ -116,8 +125,12 @@ impl CrashChoice {
             return Err(format!("it has {events} events"));
         }
         let mut cut = stored(trace, self.event);
-        for &(line, stores) in &self.lost {
+        for &(line, word, stores) in &self.lost {
             let index = trace.find_line(line).ok_or_else(|| format!("{line:?} is not in it"))?;
+            let index = index + u32::from(word.unwrap_or(0));
+            if trace.lines.get(index as usize).is_none_or(|log| log.lane != word) {
+                return Err(format!("{line:?} has no word that persists on its own"));
+            }
             let kept = cut.get(index).checked_sub(stores);
             cut.set(index, kept.ok_or_else(|| format!("{line:?} has fewer stores"))?);
         }
@@ -137,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_choice_survives_being_printed() {
-        for text in ["px86/345/40-2.41-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2"] {
+        for text in ["px86/345/40-2.41w3-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2"] {
             assert_eq!(text.parse::<CrashPath>().unwrap().to_string(), text);
         }
     }

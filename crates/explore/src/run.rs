@@ -12,6 +12,7 @@
 //! has changed. So a lock that spins on a failing locked operation needs no `spin_while` to end.
 
 use crate::access::Handover;
+use crate::combining::Combining;
 use crate::dispatch::{Dispatcher, Turn};
 use crate::guard::guarded;
 use crate::relocated::Copied;
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) visible: RefCell<Option<Visible>>,
     /// The loads that are not to return the newest store: their calls, and how far behind.
     behind: Vec<(u64, u32)>,
+    pub(crate) combining: RefCell<Combining>,
     pub(crate) operation: Vec<Cell<u32>>,
     /// What each thread waits for.
     waits: Vec<Cell<Option<Wait>>>,
@@ -92,6 +94,8 @@ pub(crate) struct Shared {
     is_cut: Cell<bool>,
     /// Whether accesses are recorded, for the search for other schedules.
     pub(crate) notes_accesses: bool,
+    /// Whether loads are recorded of which no other thread has stored the value.
+    pub(crate) notes_loads: bool,
     closing: Cell<bool>,
     pub(crate) relocation: Cell<Option<Relocation>>,
     seed: u64,
@@ -206,10 +210,12 @@ impl Shared {
         let room = start.pm_bytes_max();
         let (pm, dram) = start.into_parts();
         let threads = schedule.threads;
-        let behind: Vec<(u64, u32)> = match &schedule.turns {
-            Turns::Chosen(choices) => choices.iter().filter_map(|choice| choice.behind()).collect(),
-            _ => Vec::new(),
+        let choices = match &schedule.turns {
+            Turns::Chosen(choices) => &choices[..],
+            _ => &[],
         };
+        let behind: Vec<(u64, u32)> = choices.iter().filter_map(|choice| choice.behind()).collect();
+        let late = choices.iter().filter_map(|choice| choice.late()).collect();
         let buffers = threads > 1 && (schedule.buffer > 0 || !behind.is_empty());
         let visible = buffers.then(|| Visible::new(threads, schedule.buffer));
         Rc::new(Shared {
@@ -221,6 +227,7 @@ impl Shared {
             dram_writer: RefCell::default(),
             visible: RefCell::new(visible),
             behind,
+            combining: RefCell::new(Combining::new(late)),
             operation: vec![Cell::new(0); threads],
             waits: vec![Cell::new(None); threads],
             ended: vec![Cell::new(false); threads],
@@ -232,6 +239,7 @@ impl Shared {
             is_cut: Cell::new(false),
             notes_accesses: (2..=THREADS_MAX).contains(&threads)
                 && matches!(schedule.turns, Turns::Chosen(_)),
+            notes_loads: threads > 1 && schedule.model.orders_loads(),
             closing: Cell::new(false),
             relocation: Cell::new(None),
             seed: schedule.seed,

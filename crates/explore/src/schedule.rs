@@ -9,6 +9,8 @@
 //! - Chosen: a thread runs until it waits or ends, and then the next one in order runs, except for
 //!   the choices that are listed. [`Schedules`](crate::Schedules) makes all lists up to a bound.
 
+use seawall_memory::Model;
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,6 +26,8 @@ pub struct Schedule {
     pub seed: u64,
     /// Seam calls of all threads together after which the run is given up.
     pub steps: u64,
+    /// The model of the machine that runs the threads.
+    pub model: Model,
     /// Stores that a thread's buffer holds where a search looks for loads that come before them; 0
     /// if there is nothing to look for.
     pub buffer: usize,
@@ -31,7 +35,14 @@ pub struct Schedule {
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { threads: 1, turns: Turns::Random, seed: 1, steps: 20_000_000, buffer: 0 }
+        Schedule {
+            threads: 1,
+            turns: Turns::Random,
+            seed: 1,
+            steps: 20_000_000,
+            model: Model::Px86,
+            buffer: 0,
+        }
     }
 }
 
@@ -62,6 +73,9 @@ pub struct Choice {
 pub enum ChoiceKind {
     /// Before it this thread runs, if it can: an interruption if the running thread could go on.
     Run(u16),
+    /// Before it the non-temporal store of this earlier call has not left its buffer; it leaves
+    /// after it, if no fence of its thread comes first.
+    Late(u64),
     /// The load returns not the newest store to its word but one so far behind it, as it takes
     /// effect before earlier stores of its thread leave the store buffer.
     Behind(u32),
@@ -72,7 +86,7 @@ impl Choice {
     pub(crate) fn thread(self) -> Option<(u64, usize)> {
         match self.kind {
             ChoiceKind::Run(thread) => Some((self.call, thread.into())),
-            ChoiceKind::Behind(_) => None,
+            _ => None,
         }
     }
 
@@ -80,7 +94,30 @@ impl Choice {
     pub(crate) fn behind(self) -> Option<(u64, u32)> {
         match self.kind {
             ChoiceKind::Behind(stores) => Some((self.call, stores)),
-            ChoiceKind::Run(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The call of a late store, and the call that it leaves after, if that is what was chosen.
+    pub(crate) fn late(self) -> Option<(u64, u64)> {
+        match self.kind {
+            ChoiceKind::Late(store) => Some((store, self.call)),
+            _ => None,
+        }
+    }
+
+    /// Whether a choice of this kind at this call may come next in a list.
+    pub(crate) fn may_precede(self, call: u64, kind: ChoiceKind) -> bool {
+        let rank = |kind| match kind {
+            ChoiceKind::Run(_) => 0,
+            ChoiceKind::Late(_) => 1,
+            ChoiceKind::Behind(_) => 2,
+        };
+        let several = matches!(kind, ChoiceKind::Late(_));
+        match (self.call.cmp(&call), rank(self.kind).cmp(&rank(kind))) {
+            (Ordering::Less, _) | (Ordering::Equal, Ordering::Less) => true,
+            (Ordering::Equal, Ordering::Equal) => several && self.kind < kind,
+            _ => false,
         }
     }
 }
@@ -90,6 +127,7 @@ impl fmt::Display for Choice {
         let call = self.call;
         match self.kind {
             ChoiceKind::Run(thread) => write!(f, "{call}.{thread}"),
+            ChoiceKind::Late(store) => write!(f, "{call}l{store}"),
             ChoiceKind::Behind(stores) => write!(f, "{call}b{stores}"),
         }
     }
@@ -102,10 +140,11 @@ impl FromStr for Choice {
         let at = text.find(|letter: char| !letter.is_ascii_digit()).ok_or(())?;
         let (call, kind) = text.split_at(at);
         let (letter, number) = kind.split_at_checked(1).ok_or(())?;
-        let number = number.parse::<u32>().map_err(|_| ())?;
+        let number = number.parse::<u64>().map_err(|_| ())?;
         let kind = match letter {
             "." => ChoiceKind::Run(number.try_into().map_err(|_| ())?),
-            "b" => ChoiceKind::Behind(number),
+            "l" => ChoiceKind::Late(number),
+            "b" => ChoiceKind::Behind(number.try_into().map_err(|_| ())?),
             _ => return Err(()),
         };
         Ok(Choice { call: call.parse().map_err(|_| ())?, kind })
@@ -114,7 +153,8 @@ impl FromStr for Choice {
 
 /// The turns of a schedule in short, with the seed: `r7`, `p7.2` (two priority changes), `s`
 /// (nothing chosen), `s40.1_52.0` (before call 40 thread 1 runs, before call 52 thread 0), `s9b1`
-/// (the load of call 9 returns the store before the newest one).
+/// (the load of call 9 returns the store before the newest one), `s9l4` (the non-temporal store of
+/// call 4 leaves after call 9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnsName(pub Turns, pub u64);
 
@@ -152,7 +192,7 @@ impl FromStr for TurnsName {
             "s" => {
                 let all: Result<Vec<Choice>, ()> = rest.split('_').map(str::parse).collect();
                 let all = all?;
-                if !all.is_sorted_by(|first, second| first < second) {
+                if !all.is_sorted_by(|first, second| first.may_precede(second.call, second.kind)) {
                     return Err(());
                 }
                 TurnsName(Turns::Chosen(all), 0)
@@ -169,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_name_of_turns_parses_to_the_same_turns() {
-        for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0", "s9b1_12.0"] {
+        for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0", "s9b1_12.0", "s9l4"] {
             assert_eq!(text.parse::<TurnsName>().unwrap().to_string(), text);
         }
         for text in ["", "x1", "r", "p7", "s40", "s40.1_", "s52.0_40.1", "s9c1", "s9b", "\u{e9}"] {

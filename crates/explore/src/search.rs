@@ -41,7 +41,8 @@ pub fn search_watched<C: Check>(
     check: &C,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> SearchOutcome {
-    look(trace, search, &Interned::new(check), watch)
+    let by_lanes = search.model.buffers_stores().then(|| trace.by_lanes()).flatten();
+    look(by_lanes.as_ref().unwrap_or(trace), search, &Interned::new(check), watch)
 }
 
 fn look(

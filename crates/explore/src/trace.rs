@@ -7,7 +7,7 @@
 //!
 //! Recovery is recorded as a trace, too, because the next crash may cut it short.
 
-use crate::access::{Access, Handover};
+use crate::access::{Access, Handover, Met};
 use crate::relocated::Relocated;
 use crate::words::{LineIndex, WordChange};
 use rustc_hash::{FxHashMap, FxHasher};
@@ -153,15 +153,31 @@ pub struct Store {
     pub(crate) change: WordChange,
 }
 
-/// All stores of one line, in order.
+/// All stores of one line, in order; or, where the words of the line persist on their own, of one
+/// of its words.
+#[derive(Clone)]
 pub(crate) struct LineLog {
     pub(crate) line: Line,
+    /// Number of the word in the line, if it is the log of a word.
+    pub(crate) lane: Option<u8>,
     pub(crate) stores: Vec<u32>,
     /// The values of each word, each with the number of the line's stores from which on it holds.
     pub(crate) words: [Vec<(u32, u64)>; 8],
 }
 
+impl LineLog {
+    fn new(line: Line, lane: Option<u8>) -> LineLog {
+        LineLog { line, lane, stores: Vec::new(), words: Default::default() }
+    }
+
+    fn add(&mut self, store: u32, change: WordChange) {
+        self.stores.push(store);
+        self.words[change.word as usize % 8].push((self.stores.len() as u32, change.new));
+    }
+}
+
 /// What a run did, and the memory that it started from.
+#[derive(Clone)]
 pub struct Trace {
     pub(crate) events: Vec<Event>,
     pub(crate) stores: Vec<Store>,
@@ -172,6 +188,7 @@ pub struct Trace {
     /// All accesses and handovers, in runs that search for other schedules.
     pub(crate) accesses: Vec<Access>,
     pub(crate) handovers: Vec<Handover>,
+    pub(crate) met: Vec<Met>,
     /// For each event whether an earlier run of an exploration came just as far; empty if none did.
     pub(crate) repeats: Vec<bool>,
     pub(crate) relocated: Relocated,
@@ -195,6 +212,7 @@ impl Trace {
             dram_bytes,
             accesses: Vec::new(),
             handovers: Vec::new(),
+            met: Vec::new(),
             repeats: Vec::new(),
             relocated: Relocated::default(),
             index: FxHashMap::default(),
@@ -250,7 +268,7 @@ impl Trace {
 
     pub(crate) fn line(&mut self, line: Line) -> LineIndex {
         *self.index.entry(line).or_insert_with(|| {
-            self.lines.push(LineLog { line, stores: Vec::new(), words: Default::default() });
+            self.lines.push(LineLog::new(line, None));
             self.lines.len() as u32 - 1
         })
     }
@@ -267,9 +285,63 @@ impl Trace {
         let event = self.events.len() as u32;
         let (old, new) = (part(change.old), part(change.new));
         self.stores.push(Store { at, width, old, new, event, line, change });
-        let log = &mut self.lines[line as usize];
-        log.stores.push(number);
-        log.words[change.word as usize % 8].push((log.stores.len() as u32, change.new));
+        self.lines[line as usize].add(number, change);
         number
+    }
+
+    /// The log that holds the word, if its line was used.
+    pub(crate) fn log_of(&self, word: u32) -> Option<LineIndex> {
+        let first = self.find_line(Line(u64::from(word / 8)))?;
+        let lane = self.lines[first as usize].lane.map_or(0, |_| word % 8);
+        Some(first + lane)
+    }
+
+    /// The first log of the line that this one belongs to.
+    pub(crate) fn line_of(&self, log: LineIndex) -> LineIndex {
+        log - LineIndex::from(self.lines[log as usize].lane.unwrap_or(0))
+    }
+
+    /// The trace with a log for each word of a line that non-temporal stores were made to, as they
+    /// persist in any order; `None` if there are none. (Lines that hardware copied stay whole.)
+    pub(crate) fn by_lanes(&self) -> Option<Trace> {
+        let mut split = vec![false; self.lines.len()];
+        for event in &self.events {
+            if let Kind::StoreNt { store } = event.kind {
+                split[self.stores[store as usize].line as usize] = true;
+            }
+        }
+        self.relocated.copied.iter().for_each(|copied| split[copied.line as usize] = false);
+        if !split.contains(&true) {
+            return None;
+        }
+        let mut trace = self.clone();
+        trace.lines.clear();
+        let mut first = Vec::new();
+        for (log, split) in self.lines.iter().zip(&split) {
+            first.push(trace.lines.len() as LineIndex);
+            if *split {
+                trace.lines.extend((0..8).map(|lane| LineLog::new(log.line, Some(lane))));
+            } else {
+                trace.lines.push(log.clone());
+            }
+        }
+        for (number, store) in trace.stores.iter_mut().enumerate() {
+            let old = store.line as usize;
+            store.line = first[old];
+            if split[old] {
+                store.line += store.change.word % 8;
+                trace.lines[store.line as usize].add(number as u32, store.change);
+            }
+        }
+        for event in &mut trace.events {
+            if let Kind::Flush { line } | Kind::WroteBack { line } | Kind::Read { line, .. } =
+                &mut event.kind
+            {
+                *line = first[*line as usize];
+            }
+        }
+        trace.relocated.copied.iter_mut().for_each(|one| one.line = first[one.line as usize]);
+        trace.index.values_mut().for_each(|line| *line = first[*line as usize]);
+        Some(trace)
     }
 }

@@ -1,17 +1,19 @@
 //! The machine that records: memory that keeps a trace of all operations on it.
 //!
-//! Execution is sequentially consistent: stores are
-//! visible at once, also non-temporal ones. (A single thread cannot see a difference; several
-//! threads could see stores late, and persist in ways that no run here shows; litmus tests do model
-//! that.)
+//! A store takes effect at its call, and a load returns the newest store to its word, unless the
+//! schedule chose otherwise: loads that come before earlier stores of their thread have left its
+//! store buffer ([`Visible`](crate::visible::Visible)), and non-temporal stores that stay in a
+//! write-combining buffer ([`Combining`](crate::combining::Combining)).
 
-use crate::access::{Access, FENCES};
+use crate::access::{Access, FENCES, Met};
+use crate::combining::{Combined, CombinedStore};
 use crate::run::Shared;
 use crate::trace::{Event, Kind, Trace};
 use crate::visible::Version;
 use seawall_fiber::Pause;
 use seawall_memory::relocation::{Relocation, RelocationUnit};
-use seawall_memory::{Addr, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
+use seawall_memory::{Addr, Fence, LINE_BYTES, Line, Memory, Space, ThreadSlots, Width, lines_of};
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
@@ -20,17 +22,61 @@ use std::rc::Rc;
 pub struct Traced<'a> {
     shared: Rc<Shared>,
     thread: usize,
+    /// The call that makes non-temporal stores, while it does.
+    non_temporal: Cell<Option<&'static Location<'static>>>,
     pause: &'a Pause<'a>,
 }
 
 impl<'a> Traced<'a> {
     pub(crate) fn new(shared: Rc<Shared>, thread: usize, pause: &'a Pause<'a>) -> Traced<'a> {
-        Traced { shared, thread, pause }
+        Traced { shared, thread, non_temporal: Cell::new(None), pause }
     }
 
     /// Counts a seam call, after other threads have run if it is their turn.
     fn step(&self) {
         self.shared.step(|| self.pause.pause());
+        let mut combining = self.shared.combining.borrow_mut();
+        if !combining.is_empty() {
+            let due = combining.due(self.shared.calls());
+            self.leave(due);
+        }
+    }
+
+    /// These stores leave their buffer for memory.
+    fn leave(&self, stores: Vec<Combined>) {
+        for Combined { thread, operation, at, width, value, caller, .. } in stores {
+            let mut trace = self.shared.trace.borrow_mut();
+            if let Some(store) = self.put_by(thread, &mut trace, at, width, value) {
+                let (thread, kind) = (thread as u16, Kind::StoreNt { store });
+                trace.events.push(Event { thread, operation, kind, at: caller });
+            }
+        }
+    }
+
+    /// The thread's non-temporal stores (to the line, if one is given) are ordered from now on; true
+    /// if there were any.
+    fn settle(&self, line: Option<Line>) -> bool {
+        let mut combining = self.shared.combining.borrow_mut();
+        if combining.is_empty() {
+            return false;
+        }
+        let (leaving, any) = combining.settle(self.thread, line);
+        self.leave(leaving);
+        any
+    }
+
+    /// This call meets the non-temporal stores of other threads.
+    fn meet(&self, at: Addr, is_flush: bool) {
+        let shared = &*self.shared;
+        let mut combining = shared.combining.borrow_mut();
+        if combining.is_empty() {
+            return;
+        }
+        let met = combining.met(self.thread, at, is_flush);
+        if shared.notes_accesses && shared.visible.borrow().is_some() {
+            let met = met.into_iter().map(|store| Met { store, call: shared.calls() });
+            shared.trace.borrow_mut().met.extend(met);
+        }
     }
 
     /// Records which word this call of the seam uses.
@@ -55,6 +101,7 @@ impl<'a> Traced<'a> {
 
     /// Records that this call may change what a crash leaves, or is seen from outside.
     fn note_fence(&self) {
+        self.settle(None);
         self.note_access(FENCES, true);
         self.shared.note_progress(self.thread);
     }
@@ -118,10 +165,27 @@ impl<'a> Traced<'a> {
 
     /// Notes that the thread reads the newest store to the word.
     fn look(&self, at: Addr, caller: &'static Location<'static>) {
+        let is_ordered = self.settle(Some(at.line())) || self.shared.notes_loads;
+        if is_ordered && at.is_pm() {
+            let mut trace = self.shared.trace.borrow_mut();
+            let (line, word) = (trace.line(at.line()), (at.offset() / 8) as u32);
+            return self.event(&mut trace, Kind::Read { line, word, from: None }, caller);
+        }
         if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
             visible.load(self.thread, at.bits() / 8, 0);
         }
         self.note_read(at, caller);
+    }
+
+    fn store_nt(&self, at: Addr, width: Width, value: u64, caller: &'static Location<'static>) {
+        let (thread, operation) = (self.thread, self.shared.operation[self.thread].get());
+        let store = CombinedStore { thread, operation, at, width, value, caller };
+        if self.shared.combining.borrow_mut().store(self.shared.calls(), store) {
+            let mut trace = self.shared.trace.borrow_mut();
+            if let Some(store) = self.put(&mut trace, at, width, value) {
+                self.event(&mut trace, Kind::StoreNt { store }, caller);
+            }
+        }
     }
 
     fn note_read_behind(&self, at: Addr, older: Version, from: &'static Location<'static>) {
@@ -137,15 +201,27 @@ impl<'a> Traced<'a> {
     /// Stores, and returns the number of the store if it was to persistent memory.
     #[track_caller]
     fn put(&self, trace: &mut Trace, at: Addr, width: Width, value: u64) -> Option<u32> {
+        self.put_by(self.thread, trace, at, width, value)
+    }
+
+    #[track_caller]
+    fn put_by(
+        &self,
+        thread: usize,
+        trace: &mut Trace,
+        at: Addr,
+        width: Width,
+        value: u64,
+    ) -> Option<u32> {
         let change = self.shared.region(at).store(at, width, value);
-        self.shared.note_progress(self.thread);
+        self.shared.note_progress(thread);
         if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
             let stores = trace.stores.len() as u32 + u32::from(at.is_pm());
-            visible.store(self.thread, at.bits() / 8, change.old, change.new, stores);
+            visible.store(thread, at.bits() / 8, change.old, change.new, stores);
         }
         if !at.is_pm() {
             let stores = trace.stores.len() as u32;
-            let writer = (self.thread as u16, stores);
+            let writer = (thread as u16, stores);
             self.shared.dram_writer.borrow_mut().insert(at.offset() / 8, writer);
             return None;
         }
@@ -155,8 +231,8 @@ impl<'a> Traced<'a> {
         if writer.len() <= line {
             writer.resize(line + 1, u16::MAX);
         }
-        writer[line] = self.thread as u16;
-        self.shared.word_writer.borrow_mut().insert(change.word, self.thread as u16);
+        writer[line] = thread as u16;
+        self.shared.word_writer.borrow_mut().insert(change.word, thread as u16);
         Some(store)
     }
 
@@ -164,6 +240,10 @@ impl<'a> Traced<'a> {
     fn locked(&self, at: Addr, change: impl Fn(u64) -> Option<u64>) -> u64 {
         self.step();
         let caller = Location::caller();
+        self.meet(at, false);
+        if change(self.shared.region(at).load(at, Width::B8)).is_some() {
+            self.settle(None);
+        }
         let newest = self.shared.region(at).load(at, Width::B8);
         let (behind, older) = self.look_behind(at, caller, |older| change(older).is_none());
         let new = change(newest).filter(|_| older.is_none());
@@ -200,6 +280,7 @@ impl Memory for Traced<'_> {
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
         let caller = Location::caller();
+        self.meet(at, false);
         let (behind, older) = self.look_behind(at, caller, |_| true);
         self.note_access_behind(at, false, behind);
         let value = match older {
@@ -216,6 +297,11 @@ impl Memory for Traced<'_> {
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
         self.step();
         self.note_access(at, true);
+        self.meet(at, false);
+        if let Some(caller) = self.non_temporal.get() {
+            return self.store_nt(at, width, value, caller);
+        }
+        self.settle(Some(at.line()));
         let mut trace = self.shared.trace.borrow_mut();
         if let Some(store) = self.put(&mut trace, at, width, value) {
             self.event(&mut trace, Kind::Store { store }, Location::caller());
@@ -244,6 +330,7 @@ impl Memory for Traced<'_> {
             assert!(end <= self.shared.pm.bytes(), "flush of {len} bytes from {at}, past the pool");
             for line in lines_of(at, len) {
                 self.note_access(line.start(), true);
+                self.meet(line.start(), true);
                 let line = self.shared.trace.borrow_mut().line(line);
                 self.note(Kind::Flush { line });
             }
@@ -251,16 +338,9 @@ impl Memory for Traced<'_> {
     }
 
     fn write_nt(&self, at: Addr, from: &[u8]) {
-        let first = self.shared.trace.borrow().events.len();
+        self.non_temporal.set(Some(Location::caller()));
         self.write(at, from);
-        let mut trace = self.shared.trace.borrow_mut();
-        let mine = self.thread as u16;
-        for event in trace.events[first..].iter_mut().filter(|event| event.thread == mine) {
-            if let Kind::Store { store } = event.kind {
-                event.kind = Kind::StoreNt { store };
-                event.at = Location::caller();
-            }
-        }
+        self.non_temporal.set(None);
     }
 
     fn fence(&self, fence: Fence) {

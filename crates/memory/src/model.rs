@@ -8,7 +8,7 @@ use core::str::FromStr;
 
 macro_rules! models {
     ($($(#[$doc:meta])* $Name:ident = $name:literal, order_is_durable: $durable:literal,
-       orders_all_stores: $all:literal, buffers_stores: $buffers:literal, $about:literal;)*) => {
+       orders_all_stores: $all:literal, buffers_stores: $buffers:literal, orders_loads: $loads:literal, $about:literal;)*) => {
         /// A persistency model.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -54,6 +54,13 @@ macro_rules! models {
                 }
             }
 
+            /// Whether a store persists after what came before an earlier load of its word.
+            pub const fn orders_loads(self) -> bool {
+                match self {
+                    $(Model::$Name => $loads,)*
+                }
+            }
+
             /// Whether what a thread ordered before an output survives a crash after the output.
             /// After a drain it does under every model.
             pub const fn order_is_durable(self) -> bool {
@@ -69,38 +76,38 @@ models! {
     /// x86 with `clwb` / `clflushopt`, `clflush`, `sfence` and locked operations: flushed lines
     /// persist by the next fence of the thread that flushed them.
     Px86 = "px86", order_is_durable: true, orders_all_stores: false,
-        buffers_stores: true,
+        buffers_stores: true, orders_loads: false,
         "x86: lines persist on their own, flush + fence makes them durable";
     /// Every store is durable before the next one is visible.
     Strict = "strict", order_is_durable: true, orders_all_stores: true,
-        buffers_stores: false,
+        buffers_stores: false, orders_loads: false,
         "strict persistency: stores persist one by one, in memory order";
     /// Barriers wait; conflicting accesses of a word persist in order.
     Epoch = "epoch", order_is_durable: true, orders_all_stores: false,
-        buffers_stores: false,
+        buffers_stores: false, orders_loads: true,
         "epoch persistency: a barrier waits until its epoch is durable";
     /// Buffered epoch persistency with conflict order, as LB and LB++ keep it.
     Bep = "bep", order_is_durable: false, orders_all_stores: false,
-        buffers_stores: false,
+        buffers_stores: false, orders_loads: false,
         "buffered epoch persistency: epochs persist in order, later than they run";
     /// Buffered strict persistency, with or without epochs made by hardware: once the hardware has
     /// recovered, memory is a consistent cut of the run. In bulk mode the saved states of the
     /// processors say where it is.
     Bsp = "bsp", order_is_durable: false, orders_all_stores: false,
-        buffers_stores: false,
+        buffers_stores: false, orders_loads: false,
         "buffered strict persistency: any consistent cut of the run, later than it runs";
     /// Persist buffers with `ofence` and `dfence`.
     Hops = "hops", order_is_durable: false, orders_all_stores: false,
-        buffers_stores: false,
+        buffers_stores: false, orders_loads: false,
         "persist buffers: ofence orders epochs, dfence waits until they are durable";
     /// Buffered epoch persistency in each strand of a thread; between strands only stores of one
     /// line are ordered, and a drain joins them.
     Strand = "strand", order_is_durable: false, orders_all_stores: false,
-        buffers_stores: false,
+        buffers_stores: false, orders_loads: false,
         "strand persistency: barriers order inside a strand, joins and drains all strands";
     /// Caches are in the persistence domain: what was visible survives.
     Eadr = "eadr", order_is_durable: true, orders_all_stores: true,
-        buffers_stores: true,
+        buffers_stores: true, orders_loads: false,
         "battery-backed caches: whatever was stored survives";
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::images::reachable;
 use crate::run::record;
+use crate::trace::Kind;
 use crate::traced::Traced;
 use crate::{CrashImage, CrashPoint, Reached, Search, check, search};
 use rand::{RngExt, SeedableRng};
@@ -129,7 +130,7 @@ fn wander(memory: &Traced<'_>, seed: u64, calls: u64) {
             at => volatile[at % 2],
         };
         let value = 1 + call + 10 * thread + 100 * (seen % 3);
-        match rng.random_range(0..9) {
+        match rng.random_range(0..10) {
             0 | 1 => memory.store(at, value),
             2 => seen += memory.load::<u64>(at),
             3 if seen % 2 == 1 => memory.store(at, value),
@@ -138,6 +139,7 @@ fn wander(memory: &Traced<'_>, seed: u64, calls: u64) {
             5 => memory.flush(at, 8),
             6 => seen += memory.fetch_add(at, 1),
             7 => seen += memory.compare_exchange(at, seen, value).is_ok() as u64,
+            8 => memory.write_nt(at, &value.to_le_bytes()),
             _ if call % 2 == 0 => memory.order(),
             _ => memory.output(call),
         }
@@ -181,7 +183,8 @@ fn both(
     interruptions: usize,
     seed: u64,
 ) -> [BTreeSet<State>; 2] {
-    let reduced = Schedules { interruptions, limit: usize::MAX, ..Schedules::new(model) };
+    let (delays, limit) = (seed as usize % 3, usize::MAX);
+    let reduced = Schedules { interruptions, delays, limit, ..Schedules::new(model) };
     let all = Schedules { thorough: true, ..reduced.clone() };
     let (expected, _) = states(&all, Reduction::Nothing, size, seed);
     let (found, _) = states(&reduced, reduction, size, seed);
@@ -223,8 +226,8 @@ fn three_threads_show_all_that_interruptions_at_every_call_show() {
 
 #[test]
 fn a_reduction_that_leaves_out_too_much_misses_states() {
-    use Reduction::{Fences, Handovers, OrderOfFences, OrderOfStores, OtherRuns};
-    for reduction in [OtherRuns, Fences, Handovers, OrderOfFences, OrderOfStores] {
+    use Reduction::{Fences, Handovers, OrderOfFences, OrderOfStores};
+    for reduction in [Fences, Handovers, OrderOfFences, OrderOfStores] {
         let misses = |seed: u64| {
             let (size, interruptions) =
                 if seed.is_multiple_of(2) { ((2, 4), 2) } else { ((3, 2), 2) };
@@ -233,4 +236,38 @@ fn a_reduction_that_leaves_out_too_much_misses_states() {
         };
         assert!((0..400).any(misses), "{reduction:?} misses nothing");
     }
+}
+
+/// Thread 0 stores to `WORDS[3]` only if thread 1 saw the first of two stores to `WORDS[0]`: only
+/// then do they share `WORDS[2]`.
+fn rarely_shared(memory: &Traced<'_>) {
+    let [first, _, second, third, _] = WORDS;
+    if memory.thread() == 0 {
+        memory.store(first, 1u64);
+        if memory.load::<u64>(second) == 1 {
+            memory.store(third, 7u64);
+            memory.output(1);
+        }
+        memory.store(first, 2u64);
+    } else if memory.load::<u64>(first) == 1 {
+        memory.store(second, 1u64);
+    }
+}
+
+#[test]
+fn a_word_that_is_shared_only_in_an_interrupted_run_is_a_place_in_all_runs() {
+    let outputs = |reduction| {
+        let base = Schedule { threads: 2, ..Schedule::default() };
+        let how = Schedules::new(Model::Px86);
+        let mut told = 0;
+        let visit = |_: &Schedule, trace: Trace| {
+            told += trace.events.iter().filter(|e| matches!(e.kind, Kind::Output { .. })).count();
+            ControlFlow::Continue(())
+        };
+        let record = |schedule: &Schedule| record(start(), schedule, rarely_shared);
+        assert!(how.each_but(reduction, &base, record, visit).unwrap().complete);
+        told
+    };
+    assert_eq!(outputs(Reduction::OtherRuns), 0, "places of one run are not enough");
+    assert!(outputs(Reduction::Redundant) > 0);
 }

@@ -13,7 +13,7 @@
 use super::language::{Column, Instruction, Litmus, Place, Register, Threads};
 use super::outcome::{Outcome, Value};
 use crate::models::order::PersistOrder;
-use crate::models::{Act, State, Step};
+use crate::models::{Act, State, Step, Target};
 use seawall_memory::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -184,9 +184,9 @@ impl Machine {
         &mut self,
         thread: usize,
         (at, value): (Place, Value),
-        act: impl FnOnce((u32, u32)) -> Act,
+        act: impl FnOnce(Target) -> Act,
     ) {
-        self.act(thread, act((at.line.into(), word(at))));
+        self.act(thread, act(Target::of_line(at.line.into(), word(at))));
         self.stores.push((at, value));
     }
 }
@@ -342,7 +342,7 @@ impl Walk<'_> {
             let list = &mut after.combining[thread];
             let number = list.iter().position(|(at, ..)| *at == one.at).expect("it is there");
             let (_, at, value) = list.remove(number);
-            after.append(thread, (at, value), |(line, word)| Act::StoreNt { line, word });
+            after.append(thread, (at, value), Act::StoreNt);
             taken.leaves = true;
             return (after, taken, true);
         }
@@ -366,7 +366,7 @@ impl Walk<'_> {
                 after.combining[thread].push((one.at, at, value));
             }
             Instruction::Write(at, value) | Instruction::Stream(at, value) => {
-                after.append(thread, (at, value), |(line, word)| Act::Store { line, word });
+                after.append(thread, (at, value), Act::Store);
                 brings = true;
             }
             Instruction::Add(at, by, into) => {

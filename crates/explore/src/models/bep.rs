@@ -16,7 +16,7 @@
 
 use super::order::{NodeId, PersistOrder};
 use super::threads::PerThread;
-use super::{Act, Persistency, Step};
+use super::{Target, Act, Persistency, Step};
 use crate::words::LineIndex;
 use rustc_hash::FxHashMap;
 
@@ -124,7 +124,7 @@ impl Persistency for Bep {
             Act::Load { line, .. } => self.conflict(thread, line, order),
             _ => {}
         }
-        if let Some((line, _)) = act.stores() {
+        if let Some(Target { log: line, .. }) = act.stores() {
             self.store(thread, line, order);
         }
     }

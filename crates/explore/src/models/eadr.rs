@@ -2,25 +2,63 @@
 //!
 //! What is in coherent memory survives, so flushes and fences change nothing about durability, and
 //! a crash leaves memory as it was: strict persistency over x86-TSO. What a thread's store buffer
-//! or a write-combining buffer still holds is lost; a fence empties them. In a recorded run nothing
-//! stays in these buffers, so its images are those of `strict`.
+//! or a write-combining buffer still holds is lost; a fence empties them. In a recorded run a
+//! store enters memory at its call, and of non-temporal stores any may still be in the buffer at a
+//! crash that comes before the next fence, unless another thread has seen it.
 
 use super::order::{NodeId, PersistOrder};
 use super::views::{Place, Views};
-use super::{Act, Persistency, Step};
+use super::{Act, Persistency, Step, Target};
+use crate::words::LineIndex;
 
 #[derive(Clone, Default)]
 pub(super) struct Eadr {
     views: Views,
     all: Option<NodeId>,
+    /// Non-temporal stores that may still be in a buffer, each with the stores of its word up to it.
+    combining: Vec<(u16, Target, u32)>,
 }
 
 impl Eadr {
-    fn store(&mut self, thread: u16, line: u32, word: u32, order: &mut PersistOrder) {
+    fn store(&mut self, thread: u16, target: Target, order: &mut PersistOrder) {
         let all = *self.all.get_or_insert_with(|| order.node(&[]));
-        order.store(all, line);
-        order.persist_line(line, order.stored(line));
-        self.views.store(thread, line, word);
+        order.store(all, target.log);
+        order.persist_line(target.log, order.stored(target.log));
+        self.views.store(thread, target);
+    }
+
+    fn store_nt(&mut self, thread: u16, target: Target, order: &mut PersistOrder) {
+        if !target.is_lane {
+            return self.store(thread, target, order);
+        }
+        let node = order.node(&[]);
+        order.store(node, target.log);
+        self.combining.push((thread, target, order.stored(target.log)));
+        self.views.store(thread, target);
+    }
+
+    /// These non-temporal stores leave for memory.
+    fn leave(&mut self, order: &mut PersistOrder, which: impl Fn(u16, Target) -> bool) {
+        self.combining.retain(|&(thread, target, stores)| {
+            let leaves = which(thread, target);
+            if leaves {
+                order.persist_line(target.log, stores);
+            }
+            !leaves
+        });
+    }
+
+    /// The thread loads or stores to the word: its own stores to the line leave first, and those of
+    /// others to the word have left.
+    fn meet(&mut self, thread: u16, line: LineIndex, word: u32, order: &mut PersistOrder) {
+        self.leave(order, |writer, target| match writer == thread {
+            true => target.line == line,
+            false => target.word == word,
+        });
+    }
+
+    fn fence(&mut self, thread: u16, order: &mut PersistOrder) {
+        self.leave(order, |writer, _| writer == thread);
     }
 }
 
@@ -28,23 +66,29 @@ impl Persistency for Eadr {
     fn follow(&mut self, step: Step, order: &mut PersistOrder) {
         let Step { thread, act } = step;
         match act {
-            Act::Store { line, word } | Act::StoreNt { line, word } => {
-                self.store(thread, line, word, order);
+            Act::Store(target) | Act::Locked { store: Some(target) } => {
+                self.meet(thread, target.line, target.word, order);
             }
+            Act::Load { line, word, from: None } => self.meet(thread, line, word, order),
+            _ => {}
+        }
+        match act {
+            Act::Store(target) => self.store(thread, target, order),
+            Act::StoreNt(target) => self.store_nt(thread, target, order),
             Act::Load { line, word, from } => self.views.load(thread, line, word, from),
             Act::Learn { upto } => self.views.learn(thread, upto),
-            Act::WriteBack { .. }
-            | Act::Flush { .. }
-            | Act::Order
-            | Act::Drain
-            | Act::Strand
-            | Act::Join => {}
-            Act::FullFence => self.views.full_fence(thread, false),
+            Act::Order | Act::Drain | Act::Join => self.fence(thread, order),
+            Act::WriteBack { .. } | Act::Flush { .. } | Act::Strand => {}
+            Act::FullFence => {
+                self.views.full_fence(thread, false);
+                self.fence(thread, order);
+            }
             Act::Locked { store } => {
-                if let Some((line, word)) = store {
-                    self.store(thread, line, word, order);
+                if let Some(target) = store {
+                    self.store(thread, target, order);
                 }
                 self.views.full_fence(thread, true);
+                self.fence(thread, order);
             }
         }
     }

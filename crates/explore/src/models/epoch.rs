@@ -13,7 +13,7 @@
 
 use super::order::{NodeId, PersistOrder};
 use super::threads::PerThread;
-use super::{Act, Persistency, Step};
+use super::{Target, Act, Persistency, Step};
 use crate::words::LineIndex;
 use rustc_hash::FxHashMap;
 
@@ -78,7 +78,7 @@ impl Persistency for Epoch {
             Act::Load { word, .. } => self.load(thread, word, order),
             _ => {}
         }
-        if let Some((line, word)) = act.stores() {
+        if let Some(Target { log: line, word, .. }) = act.stores() {
             self.store(thread, line, word, order);
         }
     }

@@ -9,8 +9,10 @@
 //!   durable from then on. A fence alone makes nothing durable, nor does a write-back.
 //! - `clflush` is ordered with the thread's stores: what the thread has seen is durable at once.
 //! - A non-temporal store is a store with a debt. Until a fence it may stay in a write-combining
-//!   buffer, where other threads do not see it (the caller of the
-//!   model decides when it leaves: recorded runs take it out at once).
+//!   buffer, where other threads do not see it. When it leaves for other threads, the caller of the
+//!   model decides. For a crash it may have left at any moment since it was made: in a recorded run
+//!   the words of its line persist on their own, and only the other stores of the line are ordered
+//!   among each other, and before it.
 //! - A locked operation that fails is a plain load and pays no debts, as in PLDI'21. (Taken as a
 //!   fence, which the vendor's manual suggests, fewer images would be allowed.)
 //!
@@ -18,25 +20,87 @@
 
 use super::order::{NodeId, PersistOrder};
 use super::views::{Place, Views};
-use super::{Act, Persistency, Step};
+use super::{Act, Persistency, Step, Target};
+use crate::words::LineIndex;
+use rustc_hash::FxHashMap;
 
 #[derive(Clone, Default)]
 pub(super) struct Px86 {
     views: Views,
-    /// All stores are in one node: they have no order but that of their lines.
+    /// All stores to lines that persist whole: they have no order but that of their lines.
     all: Option<NodeId>,
+    /// Of each line whose words persist on their own, what later stores to it come after.
+    last: FxHashMap<LineIndex, NodeId>,
+    /// Non-temporal stores to these lines that may still be in a buffer.
+    combining: Vec<Combined>,
+}
+
+#[derive(Clone, Copy)]
+struct Combined {
+    thread: u16,
+    line: LineIndex,
+    word: u32,
+    node: NodeId,
 }
 
 impl Px86 {
-    fn store(&mut self, thread: u16, line: u32, word: u32, order: &mut PersistOrder) {
-        let all = *self.all.get_or_insert_with(|| order.node(&[]));
-        order.store(all, line);
-        self.views.store(thread, line, word);
+    fn store(&mut self, thread: u16, target: Target, order: &mut PersistOrder) {
+        let node = match target.is_lane {
+            true => {
+                self.leave(target.line, order, |store| store.thread == thread);
+                let node = self.in_line(target, order);
+                self.last.insert(target.line, node);
+                node
+            }
+            false => *self.all.get_or_insert_with(|| order.node(&[])),
+        };
+        order.store(node, target.log);
+        self.views.store(thread, target);
+    }
+
+    fn store_nt(&mut self, thread: u16, target: Target, order: &mut PersistOrder) {
+        if target.is_lane {
+            let node = self.in_line(target, order);
+            order.store(node, target.log);
+            self.views.store(thread, target);
+            let Target { line, word, .. } = target;
+            self.combining.push(Combined { thread, line, word, node });
+        } else {
+            self.store(thread, target, order);
+        }
+        self.views.write_back(thread, target.line);
+    }
+
+    /// A node after the last store of the line.
+    fn in_line(&self, target: Target, order: &mut PersistOrder) -> NodeId {
+        order.node(self.last.get(&target.line).map_or(&[], std::slice::from_ref))
+    }
+
+    /// These non-temporal stores to the line have left: later stores to it come after them.
+    fn leave(
+        &mut self,
+        line: LineIndex,
+        order: &mut PersistOrder,
+        which: impl Fn(&Combined) -> bool,
+    ) {
+        let leaves = |store: &Combined| store.line == line && which(store);
+        if !self.combining.iter().any(leaves) {
+            return;
+        }
+        let left = self.combining.iter().filter(|store| leaves(store)).map(|store| store.node);
+        let before: Vec<NodeId> = left.chain(self.last.get(&line).copied()).collect();
+        self.last.insert(line, order.node(&before));
+        self.combining.retain(|store| !leaves(store));
+    }
+
+    fn load(&mut self, thread: u16, line: LineIndex, word: u32, order: &mut PersistOrder) {
+        self.leave(line, order, |store| store.thread == thread || store.word == word);
     }
 
     fn fence(&mut self, thread: u16, order: &mut PersistOrder) {
-        for (line, stores) in self.views.fence(thread) {
-            order.persist_line(line, stores);
+        self.combining.retain(|store| store.thread != thread);
+        for (log, stores) in self.views.fence(thread) {
+            order.persist_line(log, stores);
         }
     }
 }
@@ -45,17 +109,20 @@ impl Persistency for Px86 {
     fn follow(&mut self, step: Step, order: &mut PersistOrder) {
         let Step { thread, act } = step;
         match act {
-            Act::Store { line, word } => self.store(thread, line, word, order),
-            Act::StoreNt { line, word } => {
-                self.store(thread, line, word, order);
-                self.views.write_back(thread, line);
+            Act::Store(target) => self.store(thread, target, order),
+            Act::StoreNt(target) => self.store_nt(thread, target, order),
+            Act::Load { line, word, from } => {
+                if from.is_none() {
+                    self.load(thread, line, word, order);
+                }
+                self.views.load(thread, line, word, from);
             }
-            Act::Load { line, word, from } => self.views.load(thread, line, word, from),
             Act::Learn { upto } => self.views.learn(thread, upto),
             Act::WriteBack { line } => self.views.write_back(thread, line),
             Act::Flush { line } => {
-                let stores = self.views.flush(thread, line);
-                order.persist_line(line, stores);
+                for (log, stores) in self.views.flush(thread, line) {
+                    order.persist_line(log, stores);
+                }
             }
             Act::Order | Act::Join | Act::Drain => self.fence(thread, order),
             Act::Strand => {}
@@ -64,8 +131,8 @@ impl Persistency for Px86 {
                 self.fence(thread, order);
             }
             Act::Locked { store } => {
-                if let Some((line, word)) = store {
-                    self.store(thread, line, word, order);
+                if let Some(target) = store {
+                    self.store(thread, target, order);
                 }
                 self.views.full_fence(thread, true);
                 self.fence(thread, order);

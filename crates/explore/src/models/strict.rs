@@ -4,7 +4,7 @@
 //! a crash leaves memory as it was at that moment. Visibility is sequentially consistent.
 
 use super::order::{NodeId, PersistOrder};
-use super::{Persistency, Step};
+use super::{Target, Persistency, Step};
 
 #[derive(Clone, Default)]
 pub(super) struct Strict {
@@ -13,7 +13,7 @@ pub(super) struct Strict {
 
 impl Persistency for Strict {
     fn follow(&mut self, step: Step, order: &mut PersistOrder) {
-        if let Some((line, _)) = step.act.stores() {
+        if let Some(Target { log: line, .. }) = step.act.stores() {
             let all = *self.all.get_or_insert_with(|| order.node(&[]));
             order.store(all, line);
             order.persist_line(line, order.stored(line));

@@ -12,6 +12,7 @@
 //! delay of store buffers shows without buffers. A thread whose stores never wait (the runs that
 //! are recorded) reads the newest store, which is one of these.
 
+use super::Target;
 use super::threads::PerThread;
 use crate::words::LineIndex;
 use rustc_hash::FxHashMap;
@@ -35,8 +36,9 @@ struct Thread {
 pub(super) struct Views {
     threads: PerThread<Thread>,
     stores: Place,
-    /// For each line the places of its stores.
-    lines: FxHashMap<LineIndex, Vec<Place>>,
+    /// For each line what persists in order of it: itself or its words, with the places of their
+    /// stores.
+    lines: FxHashMap<LineIndex, Vec<(LineIndex, Vec<Place>)>>,
     /// The newest store to each word.
     newest: FxHashMap<u32, Place>,
 }
@@ -54,10 +56,15 @@ fn raise(place: &mut Place, to: Place) {
 }
 
 impl Views {
-    pub(super) fn store(&mut self, thread: u16, line: LineIndex, word: u32) {
+    pub(super) fn store(&mut self, thread: u16, target: Target) {
+        let Target { line, log, word, .. } = target;
         self.stores += 1;
         let place = self.stores;
-        self.lines.entry(line).or_default().push(place);
+        let logs = self.lines.entry(line).or_default();
+        match logs.iter_mut().find(|(known, _)| *known == log) {
+            Some((_, places)) => places.push(place),
+            None => logs.push((log, vec![place])),
+        }
         self.newest.insert(word, place);
         self.threads.of(thread).sees(line, word, place);
     }
@@ -88,18 +95,18 @@ impl Views {
         raise(view.debts.entry(line).or_default(), seen);
     }
 
-    /// `clflush`: returns the number of the line's stores that are durable now.
-    pub(super) fn flush(&mut self, thread: u16, line: LineIndex) -> u32 {
+    /// `clflush`: returns logs, each with the number of its stores that are durable now.
+    pub(super) fn flush(&mut self, thread: u16, line: LineIndex) -> Vec<(LineIndex, u32)> {
         let seen = self.threads.of(thread).most;
-        self.stores_up_to(line, seen)
+        self.stores_up_to(line, seen).collect()
     }
 
-    /// `sfence`: returns lines, each with the number of its stores that are durable now.
+    /// `sfence`: returns logs, each with the number of its stores that are durable now.
     pub(super) fn fence(&mut self, thread: u16) -> Vec<(LineIndex, u32)> {
         let view = self.threads.of(thread);
         view.ready = view.ready.max(view.most);
         let debts = std::mem::take(&mut view.debts);
-        debts.into_iter().map(|(line, place)| (line, self.stores_up_to(line, place))).collect()
+        debts.into_iter().flat_map(|(line, place)| self.stores_up_to(line, place)).collect()
     }
 
     /// `mfence`, and a locked operation once it has stored, which `fence` the thread too: no later
@@ -119,8 +126,13 @@ impl Views {
         view.coherent.get(&word).copied().unwrap_or(0).max(view.new)
     }
 
-    fn stores_up_to(&self, line: LineIndex, place: Place) -> u32 {
-        let stores = self.lines.get(&line).map_or(&[][..], |places| places);
-        stores.partition_point(|&at| at <= place) as u32
+    fn stores_up_to(
+        &self,
+        line: LineIndex,
+        place: Place,
+    ) -> impl Iterator<Item = (LineIndex, u32)> + '_ {
+        let logs = self.lines.get(&line).map_or(&[][..], |logs| logs);
+        let stores = move |places: &[Place]| places.partition_point(|&at| at <= place) as u32;
+        logs.iter().map(move |(log, places)| (*log, stores(places)))
     }
 }
