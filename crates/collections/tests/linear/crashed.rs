@@ -41,7 +41,13 @@ fn run<K: Keyed>(
     session.leave();
     let heap = heap.with_flaw(heap_flaw);
     let turns = if plan.seed.is_multiple_of(2) { Turns::Random } else { Turns::Priorities(8) };
-    let schedule = Schedule { threads: plan.threads, turns, seed: plan.seed, steps: STEPS_MAX };
+    let schedule = Schedule {
+        threads: plan.threads,
+        turns,
+        seed: plan.seed,
+        steps: STEPS_MAX,
+        ..Schedule::default()
+    };
     let ops = Rc::new(RefCell::new(Vec::new()));
     let (told, clock, plan) = (ops.clone(), Rc::new(Cell::new(0)), *plan);
     let trace = record(image, &schedule, move |memory| {
