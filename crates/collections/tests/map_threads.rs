@@ -85,7 +85,7 @@ fn interleaved_up_to<S: Subject>(
     session.retire();
     session.leave();
     let map = map.flawed(flaw);
-    let preemptions = Schedules { interruptions, limit, ..Schedules::new(Model::Px86) };
+    let preemptions = Schedules { interruptions, limit, delays: 0, ..Schedules::new(Model::Px86) };
     let base = Schedule { threads: 2, ..Schedule::default() };
     preemptions.all(&base, |schedule| {
         let program = program.clone();

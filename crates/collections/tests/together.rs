@@ -308,7 +308,7 @@ fn survives(
     world.one = world.one.with_flaw(flaw);
     world.two = world.two.with_flaw(flaw);
     let base = Schedule { threads, ..Schedule::default() };
-    let preemptions = Schedules { interruptions: 2, limit: 60, ..Schedules::new(Model::Px86) };
+    let preemptions = Schedules { interruptions: 2, limit: 60, ..Schedules::new(model) };
     let found: Result<Interleavings<Trace>, RunError> = preemptions.all(&base, |schedule| {
         let world = world.clone();
         let program = move |memory: &Traced<'_>| shift_all(&world, &heap, memory, &moves, is_apart);

@@ -81,7 +81,7 @@ impl Scene {
         let threads = (self.options.threads + self.options.flushers) as usize;
         let base = Schedule { threads, ..Schedule::default() };
         let (bound, limit) = (self.bound, self.limit);
-        let interrupted = Schedules { interruptions: bound, limit, ..Schedules::new(Model::Px86) };
+        let interrupted = Schedules { interruptions: bound, limit, ..Schedules::new(self.model) };
         let found = interrupted.all(&base, run).unwrap_or_else(|error| panic!("{error}"));
         let mut traces: Vec<Trace> = found.runs.into_iter().map(|(_, trace)| trace).collect();
         for seed in 0..self.random {

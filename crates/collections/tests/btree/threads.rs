@@ -83,7 +83,13 @@ fn explore(race: &Race, flaw: BTreeFlaw, limit: usize, budget: u64) -> Result<us
         let trace = record(image, schedule, move |memory| run(memory, &heap, &tree, &acts));
         trace.map(Run).map_err(|error| error.to_string())
     };
-    let base = Schedule { threads: 2, turns: Turns::Random, seed: 1, steps: 1_000_000, ..Schedule::default() };
+    let base = Schedule {
+        threads: 2,
+        turns: Turns::Random,
+        seed: 1,
+        steps: 1_000_000,
+        ..Schedule::default()
+    };
     let all = Schedules { interruptions: 2, limit, ..Schedules::new(Model::Px86) };
     let found = all.all(&base, record_one)?;
     let recover =
@@ -193,7 +199,8 @@ fn mixed_runs(flaw: BTreeFlaw, seeds: u64) -> Result<(), String> {
         let (image, heap, tree) = made::<3, 3>(&options(3, 8));
         let tree = tree.with_flaw(flaw);
         let turns = if seed % 2 == 0 { Turns::Random } else { Turns::Priorities(5) };
-        let schedule = Schedule { threads: 3, turns, seed, steps: 10_000_000, ..Schedule::default() };
+        let schedule =
+            Schedule { threads: 3, turns, seed, steps: 10_000_000, ..Schedule::default() };
         record(image, &schedule, move |memory| mixed(memory, &heap, &tree, seed))
             .map_err(|error| format!("seed {seed}: {error}"))?;
     }

@@ -85,6 +85,13 @@ pub struct ExploreOptions {
     /// Interruptions of a thread in one schedule at most, where not at random
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub preemptions: u64,
+    /// Delays in store buffers in one schedule at most, where not at random: loads before earlier
+    /// stores, non-temporal stores that leave late
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub delays: u64,
+    /// Stores that a store buffer holds
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub buffer: u64,
     /// Seed of the operations, the schedules and the random images
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
@@ -395,6 +402,8 @@ impl ExploreOptions {
         }
         in_range("--schedules", self.schedules, 1, 1 << 20)?;
         in_range("--preemptions", self.preemptions, 0, 8)?;
+        in_range("--delays", self.delays, 0, 8)?;
+        in_range("--buffer", self.buffer, 1, 64)?;
         in_range("--depth", self.depth, 0, 8)?;
         in_range("--budget", self.budget, 1, u64::MAX)?;
         in_range("--ops", self.ops, 1, EXPLORE_OPS_MAX)
@@ -438,18 +447,18 @@ impl Explore<'_> {
         let interleave = Interleave {
             schedules: options.schedules as usize,
             preemptions: options.preemptions as usize,
+            delays: options.delays as usize,
+            buffer: options.buffer as usize,
             seed: options.seed,
-            every_store: options.models.iter().any(|model| model.orders_all_stores()),
+            models: options.models.clone(),
         };
         let runs = interleave.runs(target)?;
-        let all = units(&runs, &options.models);
+        let all = units(&runs);
         let search = options.search(Model::Px86);
         let (name, key) = (target.name(), target.key());
         let version = env!("CARGO_PKG_VERSION");
-        let traces: Vec<u64> = runs.runs.iter().map(|(_, run)| run.trace.digest()).collect();
-        let models = &options.models;
-        let head =
-            format!("{version} {name} {key} {models:?} {search:?} {interleave:?} {traces:x?}");
+        let traces: Vec<u64> = runs.runs.iter().map(|run| run.recorded.trace.digest()).collect();
+        let head = format!("{version} {name} {key} {search:?} {interleave:?} {traces:x?}");
         let done = options.resume.as_ref().map(|path| Done::open(path, &head)).transpose()?;
         let the_work = Work { search: &search, shard: options.shard, progress, stop, done };
         let outcomes = work(&the_work, &runs, &all)?;
@@ -460,7 +469,7 @@ impl Explore<'_> {
             let mut command = None;
             for (at, outcome) in outcomes.iter().filter(|(at, _)| all[*at].model == model) {
                 if let Some(finding) = &outcome.finding {
-                    let Schedule { turns, seed, .. } = runs.runs[all[*at].run].0.clone();
+                    let Schedule { turns, seed, .. } = runs.runs[all[*at].run].schedule.clone();
                     let turns = TurnsName(turns, seed);
                     let choice = &finding.choice;
                     command =
@@ -478,8 +487,8 @@ impl Explore<'_> {
             shard: options.shard.to_string(),
             replayed: false,
             models: models.collect(),
-            moved: runs.runs[0].1.moved.clone(),
-            waste: waste(&runs.runs[0].1.trace),
+            moved: runs.runs[0].recorded.moved.clone(),
+            waste: waste(&runs.runs[0].recorded.trace),
         })
     }
 
@@ -490,7 +499,8 @@ impl Explore<'_> {
     ) -> Result<ExploreReport, ExploreError> {
         let start = Instant::now();
         let Replay { turns: TurnsName(turns, seed), choice, .. } = replayed;
-        let schedule = Schedule { threads: target.threads(), turns, seed, ..Schedule::default() };
+        let (threads, model) = (target.threads(), choice.model);
+        let schedule = Schedule { threads, turns, seed, model, ..Schedule::default() };
         let Recorded { trace, check, moved } = target.record(&schedule)?;
         let options = self.options.search(choice.model);
         let finding = replay(&trace, &options, &choice, &check)?;

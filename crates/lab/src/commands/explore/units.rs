@@ -25,9 +25,16 @@ const EVENTS_PER_UNIT: usize = 1000;
 
 /// The runs that are explored.
 pub(super) struct Runs {
-    pub(super) runs: Vec<(Schedule, Recorded)>,
+    pub(super) runs: Vec<Run>,
     /// How they were chosen, in words.
     pub(super) about: String,
+}
+
+/// A run, and the models of the machines that it is one of.
+pub(super) struct Run {
+    pub(super) schedule: Schedule,
+    pub(super) recorded: Recorded,
+    models: Vec<Model>,
 }
 
 /// How the threads' turns are chosen.
@@ -35,44 +42,93 @@ pub(super) struct Runs {
 pub(super) struct Interleave {
     pub(super) schedules: usize,
     pub(super) preemptions: usize,
+    pub(super) delays: usize,
+    pub(super) buffer: usize,
     pub(super) seed: u64,
-    /// Interruptions are tried at every store.
-    pub(super) every_store: bool,
+    pub(super) models: Vec<Model>,
 }
 
 impl Interleave {
-    /// Runs the program under each schedule: three quarters of them with few interruptions, one
-    /// quarter at random.
+    /// Runs the program under each schedule of each kind of machine.
     pub(super) fn runs(&self, target: &dyn Target) -> Result<Runs, ExploreError> {
         let base = Schedule { threads: target.threads(), seed: self.seed, ..Schedule::default() };
         if target.threads() == 1 {
-            let base = Schedule { turns: Turns::Chosen(Vec::new()), ..base };
-            let runs = vec![(base.clone(), target.record(&base)?)];
-            return Ok(Runs { runs, about: String::new() });
+            let schedule = Schedule { turns: Turns::Chosen(Vec::new()), ..base };
+            let (recorded, models) = (target.record(&schedule)?, self.models.clone());
+            return Ok(Runs {
+                runs: vec![Run { schedule, recorded, models }],
+                about: String::new(),
+            });
         }
+        let mut all = Runs { runs: Vec::new(), about: String::new() };
+        let kinds = kinds(&self.models);
+        for models in &kinds {
+            let about = self.runs_of(models, &base, target, &mut all.runs)?;
+            let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
+            let (names, first) = (names.join(", "), all.about.is_empty());
+            all.about += if first { "" } else { "; " };
+            all.about += &if kinds.len() == 1 { about } else { format!("{names}: {about}") };
+        }
+        Ok(all)
+    }
+
+    /// Runs the program on one kind of machine: three quarters of the schedules with few
+    /// interruptions, one quarter at random. Returns how they were chosen, in words.
+    fn runs_of(
+        &self,
+        models: &[Model],
+        base: &Schedule,
+        target: &dyn Target,
+        runs: &mut Vec<Run>,
+    ) -> Result<String, ExploreError> {
+        let mut add = |schedule: Schedule, recorded: Recorded| {
+            runs.push(Run { schedule, recorded, models: models.to_vec() });
+        };
         let limit = (self.schedules * 3).div_ceil(4);
-        let model = if self.every_store { Model::Strict } else { Model::Px86 };
-        let preemptions =
-            Schedules { interruptions: self.preemptions, limit, ..Schedules::new(model) };
-        let found = preemptions.all(&base, |schedule| target.record(schedule))?;
-        let about = format!(
-            "{} {} with at most {} interruption{}",
-            if found.tried.complete { "all" } else { "the first" },
-            found.runs.len(),
-            self.preemptions,
-            if self.preemptions == 1 { "" } else { "s" },
-        );
-        let mut runs = found.runs;
-        let random = self.schedules.saturating_sub(runs.len());
+        let Interleave { preemptions: interruptions, delays, buffer, .. } = *self;
+        let bounds =
+            Schedules { interruptions, delays, buffer, limit, ..Schedules::new(models[0]) };
+        let found = bounds.all(base, |schedule| target.record(schedule))?;
+        let number = found.runs.len();
+        found.runs.into_iter().for_each(|(schedule, run)| add(schedule, run));
+        let random = self.schedules.saturating_sub(number);
         for number in 0..random as u64 {
             let turns = if number % 2 == 0 { Turns::Random } else { Turns::Priorities(3) };
-            let schedule = Schedule { turns, seed: self.seed ^ (number << 32), ..base.clone() };
-            let run = target.record(&schedule)?;
-            runs.push((schedule, run));
+            let seed = self.seed ^ (number << 32);
+            let schedule = Schedule { turns, seed, model: models[0], ..base.clone() };
+            let recorded = target.record(&schedule)?;
+            add(schedule, recorded);
         }
-        let about = if random == 0 { about } else { format!("{about}, {random} at random") };
-        Ok(Runs { runs, about })
+        let some = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        let which = if found.tried.complete { "all" } else { "the first" };
+        let mut about =
+            format!("{which} {number} with at most {}", some(interruptions, "interruption"));
+        if models[0].buffers_stores() {
+            let delays = some(delays, "delay");
+            about += &format!(" and {delays} in store buffers of {buffer}");
+        }
+        if random > 0 {
+            about += &format!(", {random} at random");
+        }
+        Ok(about)
     }
+}
+
+/// The models by the kinds of machines whose runs differ.
+fn kinds(models: &[Model]) -> Vec<Vec<Model>> {
+    let kind =
+        |model: Model| (model.buffers_stores(), model.orders_all_stores(), model.orders_loads());
+    let mut kinds: Vec<Vec<Model>> = Vec::new();
+    for &model in models {
+        match kinds.iter_mut().find(|known| kind(known[0]) == kind(model)) {
+            Some(known) => known.push(model),
+            None => kinds.push(vec![model]),
+        }
+    }
+    kinds
 }
 
 /// One unit of work.
@@ -82,17 +138,17 @@ pub(super) struct Unit {
     events: Range<usize>,
 }
 
-/// The units of these runs under these models.
-pub(super) fn units(runs: &Runs, models: &[Model]) -> Vec<Unit> {
-    let parts = |run: usize| {
-        let events = runs.runs[run].1.trace.events().len();
-        (0..=events).step_by(EVENTS_PER_UNIT).map(|from| from..from + EVENTS_PER_UNIT)
+/// The units of these runs.
+pub(super) fn units(runs: &Runs) -> Vec<Unit> {
+    let of_run = |(run, of): (usize, &Run)| {
+        let events = of.recorded.trace.events().len();
+        let parts = (0..=events).step_by(EVENTS_PER_UNIT);
+        let parts: Vec<_> = parts.map(|from| from..from + EVENTS_PER_UNIT).collect();
+        let unit =
+            move |model| parts.clone().into_iter().map(move |events| Unit { run, model, events });
+        of.models.clone().into_iter().flat_map(unit)
     };
-    let of_run = |run: usize| {
-        let of_model = move |model| parts(run).map(move |events| Unit { run, model, events });
-        models.iter().copied().flat_map(of_model)
-    };
-    (0..runs.runs.len()).flat_map(of_run).collect()
+    runs.runs.iter().enumerate().flat_map(of_run).collect()
 }
 
 /// Who does what, and how to stop it.
@@ -126,7 +182,7 @@ pub(super) fn work(
                 SearchOutcome { stopped: true, ..SearchOutcome::of(unit.model) }
             }
             None => {
-                let (_, Recorded { trace, check, .. }) = &runs.runs[unit.run];
+                let Recorded { trace, check, .. } = &runs.runs[unit.run].recorded;
                 let events = unit.events.clone();
                 let search = Search { model: unit.model, events, ..work.search.clone() };
                 let mut told = 0;
