@@ -95,9 +95,8 @@ pub struct CrashImage<'t> {
 
 impl<'t> CrashImage<'t> {
     pub(crate) fn new(trace: &'t Trace, limit: u64) -> CrashImage<'t> {
-        let most = trace.pm_bytes_before(trace.events.len());
-        let start = Words::with_room(&trace.start, most);
-        let lines = most.div_ceil(LINE_BYTES) as usize;
+        let start = Words::with_room(&trace.start, trace.room);
+        let lines = trace.room.div_ceil(LINE_BYTES) as usize;
         let mut varies = vec![false; lines];
         trace.lines.iter().for_each(|log| varies[log.line.0 as usize] = true);
         trace.relocated.copied.iter().for_each(|bit| varies[bit.word as usize / 8] = true);
@@ -134,12 +133,17 @@ impl<'t> CrashImage<'t> {
         if !trace.relocated.copied.is_empty() {
             self.reached.replace(trace.relocated.before(event));
         }
+        self.set_bytes(bytes)
+    }
+
+    /// Sets the length of the pool; false if it is as long as before.
+    pub(crate) fn set_bytes(&self, bytes: u64) -> bool {
         let is_new = self.start.bytes() != bytes;
         self.start.set_bytes(bytes);
         is_new
     }
 
-    /// Bytes of persistent memory at the crash, including what the run had
+    /// Bytes of persistent memory at the crash, including what the run, and recovery since, have
     /// [grown](Space::grow) it by.
     pub fn pm_bytes(&self) -> u64 {
         self.start.bytes()
@@ -168,9 +172,10 @@ impl<'t> CrashImage<'t> {
         self.prefer.set(prefer);
         self.steps.set(self.limit);
         self.records.set(records);
-        let marks = self.mark();
+        let (marks, bytes) = (self.mark(), self.pm_bytes());
         let result = crate::guard::guarded(|| recover(self));
         self.undo(marks);
+        self.set_bytes(bytes);
         self.restart();
         let recording = self.recording.replace(Trace::new(1, Vec::new(), 0));
         Pass { result, reads: self.reads.take(), recording }
@@ -190,6 +195,31 @@ impl<'t> CrashImage<'t> {
     pub(crate) fn keep(&self, keeps: &[Keep]) -> bool {
         let mut layers = self.layers.borrow_mut();
         keeps.iter().all(|keep| layers[keep.layer].order.keep(keep.line, keep.low, keep.high))
+    }
+
+    /// Whether words of the line persisted out of order, in all images that are not ruled out.
+    pub(crate) fn is_torn(&self, word: u32) -> bool {
+        self.layers.borrow().iter().any(|Layer { trace, order }| {
+            let Some(log) = trace.log_of(word) else { return false };
+            if trace.lines[log as usize].lane.is_none() {
+                return false;
+            }
+            let first = trace.line_of(log);
+            let (mut last_kept, mut first_lost) = (None, None);
+            for log in first..first + 8 {
+                let stores = &trace.lines[log as usize].stores;
+                let (low, high) = order.window(log);
+                let stored = (order.stored(log) as usize).min(stores.len());
+                let kept = (low as usize).checked_sub(1).map(|at| stores[at]);
+                last_kept = last_kept.max(kept);
+                let lost = stores[..stored].get(high as usize).copied();
+                first_lost = match (first_lost, lost) {
+                    (Some(first), Some(lost)) => Some(u32::min(first, lost)),
+                    (first, lost) => first.or(lost),
+                };
+            }
+            first_lost.is_some_and(|lost| last_kept.is_some_and(|kept| kept > lost))
+        })
     }
 
     /// Marks the lines that the recorded recovery stored to as varying; true if one did not vary.
@@ -461,9 +491,14 @@ impl Memory for CrashImage<'_> {
     }
 }
 
-/// Recovery does not grow a pool, and pages that it discards keep their content.
+/// Pages that recovery discards keep their content.
 impl Space for &CrashImage<'_> {
     fn grow(&self, bytes: u64) -> bool {
+        self.step();
+        if bytes > self.pm_bytes() && bytes <= self.start.room() {
+            self.start.set_bytes(bytes);
+            self.note(Kind::Grow { bytes }, Location::caller());
+        }
         bytes <= self.pm_bytes()
     }
 

@@ -5,8 +5,9 @@
 //! run may leave; [`search()`] runs a check (recovery, then invariants) on them in one process, the
 //! telling ones first, and makes the first failing one small. [`replay()`] builds it again.
 //!
-//! It is not a proof for all schedules or all inputs: it explores the crashes of the runs it is
-//! given, and says in words how far it got ([`SearchOutcome`]).
+//! With several threads, [`Schedules`] runs the program under every schedule up to bounds: so many
+//! interruptions, and so many delays in store buffers. It is no proof beyond these bounds, nor for
+//! other inputs; what was covered is said in words ([`Tried`], [`SearchOutcome`]).
 //!
 //! ```
 //! use seawall_explore::{CrashImage, Model, Schedule, Search, check, record, search};

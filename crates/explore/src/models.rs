@@ -2,7 +2,8 @@
 //!
 //! A model follows what threads do, in memory order, and records the order in which the stores may
 //! persist ([`order`]); the images that a crash may leave follow from that. All models here keep
-//! the stores of one line in order, as Px86 does (POPL'20): a line moves as a unit.
+//! the stores of one line in order, as Px86 does (POPL'20): a line moves as a unit. (Non-temporal
+//! stores are an exception, under the x86 models.)
 //!
 //! The same definitions serve recorded runs of programs and litmus tests. Adding a model is one
 //! file, its line in the table below, and its name in `seawall_memory::Model`.

@@ -18,6 +18,9 @@ pub struct Search {
     pub point_limit: u64,
     /// Random crash states tried at each larger point.
     pub samples: u64,
+    /// Lines of one image, at most, whose words were written by non-temporal stores and persisted out
+    /// of order; those of other lines persist in order. Each such line has up to 256 states.
+    pub torn_lines: usize,
     /// Memory accesses that one run of recovery and check may make.
     pub steps: u64,
     /// Seed of the random states.
@@ -36,6 +39,7 @@ impl Search {
             depth: 2,
             point_limit: 5_000,
             samples: 200,
+            torn_lines: 0,
             steps: 10_000_000,
             seed: 1,
             events: 0..usize::MAX,

@@ -218,10 +218,13 @@ impl Shared {
         let late = choices.iter().filter_map(|choice| choice.late()).collect();
         let buffers = threads > 1 && (schedule.buffer > 0 || !behind.is_empty());
         let visible = buffers.then(|| Visible::new(threads, schedule.buffer));
+        let pm_words = Words::with_room(&pm, room);
+        let mut trace = Trace::new(threads, pm, dram.len() as u64);
+        trace.room = room;
         Rc::new(Shared {
-            pm: Words::with_room(&pm, room),
+            pm: pm_words,
             dram: Words::from_bytes(&dram),
-            trace: RefCell::new(Trace::new(threads, pm, dram.len() as u64)),
+            trace: RefCell::new(trace),
             writer: RefCell::new(Vec::new()),
             word_writer: RefCell::default(),
             dram_writer: RefCell::default(),

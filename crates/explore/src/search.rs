@@ -116,6 +116,8 @@ struct Explorer<'a> {
     path: Vec<(u32, u64)>,
     /// The events before the crash of each layer.
     events: Vec<usize>,
+    /// Lines whose words persisted out of order, on the path to the current node.
+    torn: Vec<u32>,
     /// Lines that deviate from what the phase prefers, on the path to the current node.
     deviating: Vec<u32>,
     /// The distinct traces of recovery, by hash.
@@ -202,6 +204,7 @@ impl<'a> Explorer<'a> {
             judged: FxHashSet::default(),
             path: Vec::new(),
             events: Vec::new(),
+            torn: Vec::new(),
             deviating: Vec::new(),
             recordings: FxHashMap::default(),
             known: vec![Known::default(); options.depth],
@@ -420,7 +423,10 @@ impl<'a> Explorer<'a> {
             let marks = self.image.mark();
             self.deviating.extend(deviates.then_some(line));
             let mut flow = ControlFlow::Continue(());
-            if self.image.keep(&possible.keeps) {
+            let keeps = self.image.keep(&possible.keeps);
+            let tears = !self.torn.contains(&line) && self.image.is_torn(word);
+            self.torn.extend(tears.then_some(line));
+            if keeps && self.torn.len() <= self.options.torn_lines {
                 flow = match self.follow(node, word, possible.value) {
                     ControlFlow::Continue(child) => self.descend(child, point, choose),
                     ControlFlow::Break(()) => ControlFlow::Break(()),
@@ -428,6 +434,9 @@ impl<'a> Explorer<'a> {
             }
             self.image.undo(marks);
             self.path.truncate(length);
+            if tears {
+                self.torn.pop();
+            }
             if deviates {
                 self.deviating.pop();
             }
@@ -516,6 +525,7 @@ impl<'a> Explorer<'a> {
             self.varied += 1;
         }
         let path = std::mem::take(&mut self.path);
+        let bytes = self.image.pm_bytes();
         let mut state = State::new(self.options.model);
         let mut flow = ControlFlow::Continue(());
         for event in 0..=recording.events.len() {
@@ -528,7 +538,9 @@ impl<'a> Explorer<'a> {
                 let trace = Log::Recovery(recording.clone());
                 self.image.layers.borrow_mut().push(Layer { trace, order });
                 self.events.push(event);
-                flow = self.layer(point, false, &grown);
+                let grown_to = recording.grown_before(event).unwrap_or(bytes);
+                let is_longer = self.set_bytes(grown_to, self.tree());
+                flow = self.layer(point, is_longer, &grown);
                 self.events.pop();
                 let layer = self.image.layers.borrow_mut().pop().expect("it was put there");
                 state.order = layer.order;
@@ -538,8 +550,20 @@ impl<'a> Explorer<'a> {
                 _ => break,
             }
         }
+        self.set_bytes(bytes, self.tree() + 1);
         self.path = path;
         flow
+    }
+
+    /// Sets the length of the pool, which recovery knows without a read that a tree would record: the
+    /// trees of this part from `first` on are begun anew. False if it is as long as before.
+    fn set_bytes(&mut self, bytes: u64, first: usize) -> bool {
+        let is_new = self.image.set_bytes(bytes);
+        if is_new {
+            let end = (self.part + 1) * (self.options.depth + 1);
+            (first..end).for_each(|tree| self.clear_tree(tree));
+        }
+        is_new
     }
 }
 

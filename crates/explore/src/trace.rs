@@ -1,9 +1,11 @@
 //! What a run did to persistent memory, event by event, in the order in which it became visible.
 //!
-//! A trace is sequentially consistent. Persistency models are applied to it afterwards, so one run
-//! serves all models. Stores are also kept by line, because in every model here the stores of one
-//! line persist in order: what a line holds after a crash follows from the number of its durable
-//! stores, and an image is one such number for each line.
+//! Stores are in the order of memory; a load that came early, before stores of its thread, names the
+//! store that it read. Persistency models are applied afterwards, so one run serves all models of a
+//! kind of machine. Stores are also kept by line, because the stores of one line persist in order:
+//! what a line holds after a crash follows from the number of its durable stores, and an image is
+//! one such number for each line; or for each word of a line, where non-temporal stores let words
+//! persist on their own.
 //!
 //! Recovery is recorded as a trace, too, because the next crash may cut it short.
 
@@ -184,6 +186,8 @@ pub struct Trace {
     pub(crate) lines: Vec<LineLog>,
     pub(crate) threads: usize,
     pub(crate) start: Vec<u8>,
+    /// Bytes that the pool may grow to.
+    pub(crate) room: u64,
     pub(crate) dram_bytes: u64,
     /// All accesses and handovers, in runs that search for other schedules.
     pub(crate) accesses: Vec<Access>,
@@ -204,6 +208,7 @@ impl AsMut<Trace> for Trace {
 impl Trace {
     pub(crate) fn new(threads: usize, start: Vec<u8>, dram_bytes: u64) -> Trace {
         Trace {
+            room: start.len() as u64,
             events: Vec::new(),
             stores: Vec::new(),
             lines: Vec::new(),
@@ -229,10 +234,9 @@ impl Trace {
         &self.stores
     }
 
-    /// Bytes of the pool before event `event`.
-    pub(crate) fn pm_bytes_before(&self, event: usize) -> u64 {
-        let grown = self.events[..event].iter().rev().find_map(|event| event.kind.grown());
-        grown.unwrap_or(self.start.len() as u64)
+    /// Bytes of the pool before event `event`, if it has grown by then.
+    pub(crate) fn grown_before(&self, event: usize) -> Option<u64> {
+        self.events[..event].iter().rev().find_map(|event| event.kind.grown())
     }
 
     /// A hash of all events and stores, and of the initial memory.

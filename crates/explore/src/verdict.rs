@@ -89,6 +89,9 @@ impl<'a> Court<'a> {
             let recording = Rc::new(self.recover(true).recording);
             self.image.may_store(&recording);
             let state = state_after(&recording, crash.event, self.options)?;
+            if let Some(bytes) = recording.grown_before(crash.event) {
+                self.image.set_bytes(bytes);
+            }
             self.push(Log::Recovery(recording.clone()), state, &crash.cut)?;
             recordings.push(recording);
         }

@@ -5,3 +5,4 @@ mod litmus;
 mod oracles;
 mod runs;
 mod suite;
+mod threads;

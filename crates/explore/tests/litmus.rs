@@ -148,7 +148,7 @@ fn outcomes(test: &Litmus, model: Model) -> BTreeSet<Outcome> {
                 found.borrow_mut().insert(without_locked(test, outcome));
                 Ok(())
             };
-            let options = Search { thorough: true, ..Search::new(model) };
+            let options = Search { thorough: true, torn_lines: 8, ..Search::new(model) };
             let outcome = search(trace, &options, &check(recover, judge));
             assert_eq!(outcome.reached, Reached::Complete, "{}", test.id);
         });

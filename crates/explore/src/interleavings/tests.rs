@@ -164,7 +164,8 @@ fn states(
             all.borrow_mut().insert(state);
             Ok(())
         };
-        let options = Search { depth: 0, thorough: how.thorough, ..Search::new(how.model) };
+        let options =
+            Search { depth: 0, thorough: how.thorough, torn_lines: 8, ..Search::new(how.model) };
         let outcome = search(&trace, &options, &check(words, judge));
         assert_eq!(outcome.reached, Reached::Complete);
         ControlFlow::Continue(())

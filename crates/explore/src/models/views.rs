@@ -9,8 +9,7 @@
 //! - `debts`, for each line: what will have persisted after the next fence.
 //!
 //! A load returns any store to its word that is not overwritten before `coherent` or `new`: so the
-//! delay of store buffers shows without buffers. A thread whose stores never wait (the runs that
-//! are recorded) reads the newest store, which is one of these.
+//! delay of store buffers shows without buffers.
 
 use super::Target;
 use super::threads::PerThread;

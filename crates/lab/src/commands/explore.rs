@@ -98,6 +98,10 @@ pub struct ExploreOptions {
     /// Crash states at most, for each model and part of a run
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     pub budget: u64,
+    /// Lines of one image, at most, whose words were written past the caches and persisted out of
+    /// order
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub torn_lines: u64,
     /// Crashes during recovery that follow the first crash
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub depth: u64,
@@ -393,7 +397,8 @@ impl ExploreOptions {
 
     fn search(&self, model: Model) -> Search {
         let Self { budget, thorough, seed, .. } = *self;
-        Search { budget, thorough, seed, depth: self.depth as usize, ..Search::new(model) }
+        let (depth, torn_lines) = (self.depth as usize, self.torn_lines as usize);
+        Search { budget, thorough, seed, depth, torn_lines, ..Search::new(model) }
     }
 
     fn check(&self) -> Result<(), ExploreError> {
