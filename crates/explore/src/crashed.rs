@@ -197,6 +197,13 @@ impl<'t> CrashImage<'t> {
         keeps.iter().all(|keep| layers[keep.layer].order.keep(keep.line, keep.low, keep.high))
     }
 
+    /// The line of a log of the topmost layer.
+    pub(crate) fn line_of_top(&self, log: LineIndex) -> u32 {
+        let layers = self.layers.borrow();
+        let Layer { trace, .. } = layers.last().expect("a layer was put there");
+        trace.lines[log as usize].line.0 as u32
+    }
+
     /// Whether words of the line persisted out of order, in all images that are not ruled out.
     pub(crate) fn is_torn(&self, word: u32) -> bool {
         self.layers.borrow().iter().any(|Layer { trace, order }| {

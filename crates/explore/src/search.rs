@@ -295,7 +295,15 @@ impl<'a> Explorer<'a> {
                 first.is_none_or(|(line, old)| order.keep(line, old + 1, u32::MAX))
                     && before.iter().all(|&(line, old)| order.keep(line, 0, old))
             };
+            let line = new.checked_sub(1).map(|at| self.image.line_of_top(grown[at].0));
+            let line = line.filter(|line| !self.torn.contains(line));
+            let torn = line.filter(|line| fits && self.image.is_torn(8 * line));
+            self.torn.extend(torn);
+            let fits = fits && self.torn.len() <= self.options.torn_lines;
             let flow = if fits { self.states(point, choose) } else { ControlFlow::Continue(()) };
+            if torn.is_some() {
+                self.torn.pop();
+            }
             self.image.undo(marks);
             flow?;
         }
