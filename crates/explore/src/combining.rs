@@ -68,8 +68,8 @@ impl Combining {
         .collect()
     }
 
-    /// The thread's stores, to the line if one is given, are ordered from now on; returns those that
-    /// leave, and whether there were any.
+    /// The thread's stores, to the line if one is given, are ordered from now on; returns those
+    /// that leave, and whether there were any.
     pub(crate) fn settle(&mut self, thread: usize, line: Option<Line>) -> (Vec<Combined>, bool) {
         let mine = |store: &Combined| {
             store.thread == thread && line.is_none_or(|line| store.at.line() == line)

@@ -24,7 +24,7 @@
 //! places only. (b) `e` conflicts with a first call `c` in between. What comes before `c` runs as
 //! before when `e` comes first, so that run, which by induction over the calls that are left to
 //! come (a) is explored, has both calls: then `e` is a place. Runs are made anew until no run
-//! brings another place. ∎
+//! brings another place.
 //!
 //! The argument is that of dynamic partial-order reduction (Flanagan, Godefroid, POPL'05); that
 //! bounds need more than its places is known (Coons, Musuvathi, McKinley, "Bounded Partial-Order
@@ -36,7 +36,7 @@
 use crate::access::{Access, FENCES};
 use crate::prefixes::Prefixes;
 use crate::run::THREADS_MAX;
-use crate::schedule::{Choice, ChoiceKind, Schedule, Turns};
+use crate::schedule::{Departure, DepartureKind, Schedule, Turns};
 use crate::trace::Trace;
 use rustc_hash::FxHashMap;
 use seawall_memory::Model;
@@ -49,9 +49,9 @@ pub struct Schedules {
     pub model: Model,
     /// Interruptions of one run at most.
     pub interruptions: usize,
-    /// Delays of one run at most, where the machine has store buffers: loads that take effect before
-    /// an earlier store of their thread, and non-temporal stores that stay in their buffer while
-    /// another thread looks for them.
+    /// Delays of one run at most, where the machine has store buffers: loads that take effect
+    /// before an earlier store of their thread, and non-temporal stores that stay in their buffer
+    /// while another thread looks for them.
     pub delays: usize,
     /// Stores that such a buffer holds.
     pub buffer: usize,
@@ -248,18 +248,18 @@ impl Known<'_> {
 
     /// The choices of a run, extended by one later choice in every way.
     fn longer(&self, run: &Next, trace: &Trace, mut add: impl FnMut(Next)) {
-        let mut add_choice = |call: u64, kind: ChoiceKind, costs: [usize; 2]| {
+        let mut add_choice = |call: u64, kind: DepartureKind, costs: [usize; 2]| {
             let cost = [run.interruptions + costs[0], run.delays + costs[1]];
             let follows = run.choices.last().is_none_or(|last| last.may_precede(call, kind));
             if follows && cost[0] <= self.how.interruptions && cost[1] <= self.how.delays {
-                let choices = [&run.choices[..], &[Choice { call, kind }]].concat();
+                let choices = [&run.choices[..], &[Departure { call, kind }]].concat();
                 add(Next { choices, interruptions: cost[0], delays: cost[1] });
             }
         };
         for handover in &trace.handovers {
             if self.reduction != Reduction::Handovers {
                 for thread in threads(handover.others) {
-                    add_choice(handover.call, ChoiceKind::Run(thread), [0, 0]);
+                    add_choice(handover.call, DepartureKind::Run(thread), [0, 0]);
                 }
             }
         }
@@ -268,17 +268,17 @@ impl Known<'_> {
             if access.call != last && self.is_place(access) {
                 last = access.call;
                 for thread in threads(access.others) {
-                    add_choice(access.call, ChoiceKind::Run(thread), [1, 0]);
+                    add_choice(access.call, DepartureKind::Run(thread), [1, 0]);
                 }
             }
             for behind in access.behind.0..access.behind.1 {
-                add_choice(access.call, ChoiceKind::Behind(behind), [0, 1]);
+                add_choice(access.call, DepartureKind::Behind(behind), [0, 1]);
             }
         }
         for met in &trace.met {
-            let is_late = |choice: &Choice| choice.kind == ChoiceKind::Late(met.store);
+            let is_late = |choice: &Departure| choice.kind == DepartureKind::Late(met.store);
             let delays = usize::from(!run.choices.iter().any(is_late));
-            add_choice(met.call, ChoiceKind::Late(met.store), [0, delays]);
+            add_choice(met.call, DepartureKind::Late(met.store), [0, delays]);
         }
     }
 }
@@ -286,7 +286,7 @@ impl Known<'_> {
 /// A schedule to be tried.
 #[derive(Clone, Default)]
 struct Next {
-    choices: Vec<Choice>,
+    choices: Vec<Departure>,
     interruptions: usize,
     delays: usize,
 }

@@ -75,7 +75,7 @@ pub use outcome::{Reached, SearchOutcome};
 pub use replay::replay;
 pub use replay_string::{CrashChoice, CrashPath, ReplayError};
 pub use run::{RunError, record};
-pub use schedule::{Choice, ChoiceKind, Schedule, Turns, TurnsName};
+pub use schedule::{Departure, DepartureKind, Schedule, Turns, TurnsName};
 pub use search::{search, search_watched};
 pub use seawall_memory::{Model, UnknownModel};
 pub use trace::{Event, Kind, Store, Trace};

@@ -18,8 +18,8 @@ pub struct Search {
     pub point_limit: u64,
     /// Random crash states tried at each larger point.
     pub samples: u64,
-    /// Lines of one image, at most, whose words were written by non-temporal stores and persisted out
-    /// of order; those of other lines persist in order. Each such line has up to 256 states.
+    /// Lines of one image, at most, whose words were written by non-temporal stores and persisted
+    /// out of order; those of other lines persist in order. Each such line has up to 256 states.
     pub torn_lines: usize,
     /// Memory accesses that one run of recovery and check may make.
     pub steps: u64,

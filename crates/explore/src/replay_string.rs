@@ -10,8 +10,8 @@ use std::str::FromStr;
 /// One image of one run: where power failed, and which lines lost how many of their last stores.
 ///
 /// As text `MODEL/EVENT/LOST`, LOST being `LINE-STORES` joined by dots (lines in hexadecimal), or
-/// `none`: `px86/345/40-2.41-1`; `41w3-1` is one store of word 3 of a line. When power fails again during recovery, `/EVENT/LOST` of the
-/// recovery follows.
+/// `none`: `px86/345/40-2.41-1`; `41w3-1` is one store of word 3 of a line. When power fails again
+/// during recovery, `/EVENT/LOST` of the recovery follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashPath {
     /// The model that allows the image.
@@ -25,8 +25,8 @@ pub struct CrashPath {
 pub struct CrashChoice {
     /// Events of the run, or of recovery, that took effect before the crash.
     pub event: usize,
-    /// Lines that lost stores, and how many each, in order of address; of a line whose words persist
-    /// on their own, the number of the word.
+    /// Lines that lost stores, and how many each, in order of address; of a line whose words
+    /// persist on their own, the number of the word.
     pub lost: Vec<(Line, Option<u8>, u32)>,
 }
 

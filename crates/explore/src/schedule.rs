@@ -55,22 +55,22 @@ pub enum Turns {
     /// By random priorities, with this number of priority changes.
     Priorities(u32),
     /// Each thread until it waits or ends, then the next one, except for these choices, in order.
-    Chosen(Vec<Choice>),
+    Chosen(Vec<Departure>),
 }
 
 /// Where a run departs from the default. Calls of the seam are counted over all threads, from 1, in
 /// the order in which they take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Choice {
+pub struct Departure {
     /// The call.
     pub call: u64,
     /// What is different.
-    pub kind: ChoiceKind,
+    pub kind: DepartureKind,
 }
 
 /// What is different about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ChoiceKind {
+pub enum DepartureKind {
     /// Before it this thread runs, if it can: an interruption if the running thread could go on.
     Run(u16),
     /// Before it the non-temporal store of this earlier call has not left its buffer; it leaves
@@ -81,11 +81,11 @@ pub enum ChoiceKind {
     Behind(u32),
 }
 
-impl Choice {
+impl Departure {
     /// The call and the thread that runs before it, if that is what was chosen.
     pub(crate) fn thread(self) -> Option<(u64, usize)> {
         match self.kind {
-            ChoiceKind::Run(thread) => Some((self.call, thread.into())),
+            DepartureKind::Run(thread) => Some((self.call, thread.into())),
             _ => None,
         }
     }
@@ -93,7 +93,7 @@ impl Choice {
     /// The call and how far behind it reads, if that is what was chosen.
     pub(crate) fn behind(self) -> Option<(u64, u32)> {
         match self.kind {
-            ChoiceKind::Behind(stores) => Some((self.call, stores)),
+            DepartureKind::Behind(stores) => Some((self.call, stores)),
             _ => None,
         }
     }
@@ -101,19 +101,19 @@ impl Choice {
     /// The call of a late store, and the call that it leaves after, if that is what was chosen.
     pub(crate) fn late(self) -> Option<(u64, u64)> {
         match self.kind {
-            ChoiceKind::Late(store) => Some((store, self.call)),
+            DepartureKind::Late(store) => Some((store, self.call)),
             _ => None,
         }
     }
 
     /// Whether a choice of this kind at this call may come next in a list.
-    pub(crate) fn may_precede(self, call: u64, kind: ChoiceKind) -> bool {
+    pub(crate) fn may_precede(self, call: u64, kind: DepartureKind) -> bool {
         let rank = |kind| match kind {
-            ChoiceKind::Run(_) => 0,
-            ChoiceKind::Late(_) => 1,
-            ChoiceKind::Behind(_) => 2,
+            DepartureKind::Run(_) => 0,
+            DepartureKind::Late(_) => 1,
+            DepartureKind::Behind(_) => 2,
         };
-        let several = matches!(kind, ChoiceKind::Late(_));
+        let several = matches!(kind, DepartureKind::Late(_));
         match (self.call.cmp(&call), rank(self.kind).cmp(&rank(kind))) {
             (Ordering::Less, _) | (Ordering::Equal, Ordering::Less) => true,
             (Ordering::Equal, Ordering::Equal) => several && self.kind < kind,
@@ -122,32 +122,32 @@ impl Choice {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for Departure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = self.call;
         match self.kind {
-            ChoiceKind::Run(thread) => write!(f, "{call}.{thread}"),
-            ChoiceKind::Late(store) => write!(f, "{call}l{store}"),
-            ChoiceKind::Behind(stores) => write!(f, "{call}b{stores}"),
+            DepartureKind::Run(thread) => write!(f, "{call}.{thread}"),
+            DepartureKind::Late(store) => write!(f, "{call}l{store}"),
+            DepartureKind::Behind(stores) => write!(f, "{call}b{stores}"),
         }
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for Departure {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Choice, ()> {
+    fn from_str(text: &str) -> Result<Departure, ()> {
         let at = text.find(|letter: char| !letter.is_ascii_digit()).ok_or(())?;
         let (call, kind) = text.split_at(at);
         let (letter, number) = kind.split_at_checked(1).ok_or(())?;
         let number = number.parse::<u64>().map_err(|_| ())?;
         let kind = match letter {
-            "." => ChoiceKind::Run(number.try_into().map_err(|_| ())?),
-            "l" => ChoiceKind::Late(number),
-            "b" => ChoiceKind::Behind(number.try_into().map_err(|_| ())?),
+            "." => DepartureKind::Run(number.try_into().map_err(|_| ())?),
+            "l" => DepartureKind::Late(number),
+            "b" => DepartureKind::Behind(number.try_into().map_err(|_| ())?),
             _ => return Err(()),
         };
-        Ok(Choice { call: call.parse().map_err(|_| ())?, kind })
+        Ok(Departure { call: call.parse().map_err(|_| ())?, kind })
     }
 }
 
@@ -190,7 +190,7 @@ impl FromStr for TurnsName {
             }
             "s" if rest.is_empty() => TurnsName(Turns::Chosen(Vec::new()), 0),
             "s" => {
-                let all: Result<Vec<Choice>, ()> = rest.split('_').map(str::parse).collect();
+                let all: Result<Vec<Departure>, ()> = rest.split('_').map(str::parse).collect();
                 let all = all?;
                 if !all.is_sorted_by(|first, second| first.may_precede(second.call, second.kind)) {
                     return Err(());

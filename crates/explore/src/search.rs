@@ -563,8 +563,8 @@ impl<'a> Explorer<'a> {
         flow
     }
 
-    /// Sets the length of the pool, which recovery knows without a read that a tree would record: the
-    /// trees of this part from `first` on are begun anew. False if it is as long as before.
+    /// Sets the length of the pool, which recovery knows without a read that a tree would record:
+    /// the trees of this part from `first` on are begun anew. False if it is as long as before.
     fn set_bytes(&mut self, bytes: u64, first: usize) -> bool {
         let is_new = self.image.set_bytes(bytes);
         if is_new {

@@ -1,11 +1,11 @@
 //! What a run did to persistent memory, event by event, in the order in which it became visible.
 //!
-//! Stores are in the order of memory; a load that came early, before stores of its thread, names the
-//! store that it read. Persistency models are applied afterwards, so one run serves all models of a
-//! kind of machine. Stores are also kept by line, because the stores of one line persist in order:
-//! what a line holds after a crash follows from the number of its durable stores, and an image is
-//! one such number for each line; or for each word of a line, where non-temporal stores let words
-//! persist on their own.
+//! Stores are in the order of memory; a load that came early, before stores of its thread, names
+//! the store that it read. Persistency models are applied afterwards, so one run serves all models
+//! of a kind of machine. Stores are also kept by line, because the stores of one line persist in
+//! order: what a line holds after a crash follows from the number of its durable stores, and an
+//! image is one such number for each line; or for each word of a line, where non-temporal stores
+//! let words persist on their own.
 //!
 //! Recovery is recorded as a trace, too, because the next crash may cut it short.
 

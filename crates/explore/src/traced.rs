@@ -53,8 +53,8 @@ impl<'a> Traced<'a> {
         }
     }
 
-    /// The thread's non-temporal stores (to the line, if one is given) are ordered from now on; true
-    /// if there were any.
+    /// The thread's non-temporal stores (to the line, if one is given) are ordered from now on;
+    /// true if there were any.
     fn settle(&self, line: Option<Line>) -> bool {
         let mut combining = self.shared.combining.borrow_mut();
         if combining.is_empty() {

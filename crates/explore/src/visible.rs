@@ -1,5 +1,5 @@
-//! Which stores a load may return: x86-TSO in a recorded run (Sewell, Sarkar, Owens, Zappa Nardelli,
-//! Myreen, "x86-TSO", CACM'10), in the form of views (Cho, Lee, Raad, Kang, PLDI'21).
+//! Which stores a load may return: x86-TSO in a recorded run (Sewell, Sarkar, Owens, Zappa
+//! Nardelli, Myreen, "x86-TSO", CACM'10), in the form of views (Cho, Lee, Raad, Kang, PLDI'21).
 //!
 //! Memory is a list of stores. A store enters it at its call; what a store buffer delays shows in
 //! the loads of the same thread, which may return what memory held earlier: before stores of the

@@ -8,7 +8,8 @@ use core::str::FromStr;
 
 macro_rules! models {
     ($($(#[$doc:meta])* $Name:ident = $name:literal, order_is_durable: $durable:literal,
-       orders_all_stores: $all:literal, buffers_stores: $buffers:literal, orders_loads: $loads:literal, $about:literal;)*) => {
+       orders_all_stores: $all:literal, buffers_stores: $buffers:literal,
+       orders_loads: $loads:literal, $about:literal;)*) => {
         /// A persistency model.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -45,9 +46,9 @@ macro_rules! models {
                 }
             }
 
-            /// Whether threads see memory as x86-TSO has it: a load may come before an earlier store
-            /// of its thread, and non-temporal stores leave late. Under the other models all threads
-            /// see one order of all accesses.
+            /// Whether threads see memory as x86-TSO has it: a load may come before an earlier
+            /// store of its thread, and non-temporal stores leave late. Under the other models all
+            /// threads see one order of all accesses.
             pub const fn buffers_stores(self) -> bool {
                 match self {
                     $(Model::$Name => $buffers,)*

@@ -1,3 +1,5 @@
+//! Schedules with interruptions at places against schedules with interruptions at every call.
+
 use super::*;
 use crate::images::reachable;
 use crate::run::record;

@@ -15,7 +15,8 @@ use crate::words::LineIndex;
 pub(super) struct Eadr {
     views: Views,
     all: Option<NodeId>,
-    /// Non-temporal stores that may still be in a buffer, each with the stores of its word up to it.
+    /// Non-temporal stores that may still be in a buffer, each with the stores of its word up to
+    /// it.
     combining: Vec<(u16, Target, u32)>,
 }
 

@@ -13,7 +13,7 @@
 
 use super::order::{NodeId, PersistOrder};
 use super::threads::PerThread;
-use super::{Target, Act, Persistency, Step};
+use super::{Act, Persistency, Step, Target};
 use crate::words::LineIndex;
 use rustc_hash::FxHashMap;
 

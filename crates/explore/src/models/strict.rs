@@ -4,7 +4,7 @@
 //! a crash leaves memory as it was at that moment. Visibility is sequentially consistent.
 
 use super::order::{NodeId, PersistOrder};
-use super::{Target, Persistency, Step};
+use super::{Persistency, Step, Target};
 
 #[derive(Clone, Default)]
 pub(super) struct Strict {
