@@ -69,7 +69,7 @@ impl Run {
         let states = self.states();
         let bytes = options.pm_bytes();
         let recover =
-            |image: &CrashImage<'_>| reopened::<S, _>(image, bytes).map(|(_, _, found)| found);
+            |image: &CrashImage| reopened::<S, _>(image, bytes).map(|(_, _, found)| found);
         let judge = |found: &Contents, point: &CrashPoint| {
             let done = point.outputs[0] as usize;
             match states[done..=(done + 1).min(states.len() - 1)].contains(found) {

@@ -119,7 +119,7 @@ fn survives<S: Subject>(model: Model, first: u64, flaw: MapFlaw) -> Result<(), S
     let bytes = heap_options(2, 24).pm_bytes();
     for (schedule, trace) in found.runs {
         let recover =
-            |image: &CrashImage<'_>| reopened::<S, _>(image, bytes).map(|(_, _, found)| found);
+            |image: &CrashImage| reopened::<S, _>(image, bytes).map(|(_, _, found)| found);
         let judge = |found: &Contents, point: &CrashPoint| {
             let keys =
                 |thread| [100 + thread, 102 + thread, thread].map(|key| found.get(&key).copied());
@@ -249,7 +249,7 @@ fn merges<S: Subject>(flaw: MapFlaw, limit: usize) -> Result<usize, String> {
     let bytes = heap_options(2, 24).pm_bytes();
     for (schedule, trace) in &found.runs {
         let recover =
-            |image: &CrashImage<'_>| reopened::<S, _>(image, bytes).map(|(_, _, found)| found);
+            |image: &CrashImage| reopened::<S, _>(image, bytes).map(|(_, _, found)| found);
         let kept = |found: &Contents| (from + 2..40).all(|key| found.get(&key) == Some(&key));
         let judge = |found: &Contents, _: &CrashPoint| match kept(found) {
             true => Ok(()),

@@ -316,7 +316,7 @@ fn survives(
     });
     let found = found.map_err(|error| error.to_string())?;
     let bytes = options(threads as u64).pm_bytes();
-    let recover = |image: &CrashImage<'_>| World::open(image, bytes).map(|(.., found)| found);
+    let recover = |image: &CrashImage| World::open(image, bytes).map(|(.., found)| found);
     let judge = |found: &[Contents; 3], point: &CrashPoint| {
         let places = places(found)?;
         for (thread, moves) in moves.iter().enumerate().take(threads) {

@@ -5,9 +5,7 @@
 
 use crate::crashed::CrashImage;
 use crate::walk::CrashPoint;
-use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::cell::RefCell;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 
 /// Checks whether what survived is right: runs recovery on an image, and judges what it found.
 pub trait Check {
@@ -21,7 +19,7 @@ pub trait Check {
     ///
     /// # Errors
     /// What is wrong with the image, whatever was promised.
-    fn recover(&self, image: &CrashImage<'_>) -> Result<Self::Found, String>;
+    fn recover(&self, image: &CrashImage) -> Result<Self::Found, String>;
 
     /// Parts that can be checked apart: the image is right if every part is. Lines that only
     /// different parts read then vary on their own, so the states add up instead of multiplying.
@@ -33,7 +31,7 @@ pub trait Check {
     ///
     /// # Errors
     /// What is wrong with that part.
-    fn recover_part(&self, image: &CrashImage<'_>, _part: usize) -> Result<Self::Found, String> {
+    fn recover_part(&self, image: &CrashImage, _part: usize) -> Result<Self::Found, String> {
         self.recover(image)
     }
 
@@ -49,7 +47,7 @@ pub trait Check {
 impl<C: Check + ?Sized> Check for Box<C> {
     type Found = C::Found;
 
-    fn recover(&self, image: &CrashImage<'_>) -> Result<C::Found, String> {
+    fn recover(&self, image: &CrashImage) -> Result<C::Found, String> {
         (**self).recover(image)
     }
 
@@ -57,7 +55,7 @@ impl<C: Check + ?Sized> Check for Box<C> {
         (**self).parts()
     }
 
-    fn recover_part(&self, image: &CrashImage<'_>, part: usize) -> Result<C::Found, String> {
+    fn recover_part(&self, image: &CrashImage, part: usize) -> Result<C::Found, String> {
         (**self).recover_part(image, part)
     }
 
@@ -70,7 +68,7 @@ impl<C: Check + ?Sized> Check for Box<C> {
 pub fn check<F, R, J>(recover: R, judge: J) -> impl Check<Found = F>
 where
     F: Eq + Hash,
-    R: Fn(&CrashImage<'_>) -> Result<F, String>,
+    R: Fn(&CrashImage) -> Result<F, String>,
     J: Fn(&F, &CrashPoint) -> Result<(), String>,
 {
     Both(recover, judge)
@@ -81,12 +79,12 @@ struct Both<R, J>(R, J);
 impl<F, R, J> Check for Both<R, J>
 where
     F: Eq + Hash,
-    R: Fn(&CrashImage<'_>) -> Result<F, String>,
+    R: Fn(&CrashImage) -> Result<F, String>,
     J: Fn(&F, &CrashPoint) -> Result<(), String>,
 {
     type Found = F;
 
-    fn recover(&self, image: &CrashImage<'_>) -> Result<F, String> {
+    fn recover(&self, image: &CrashImage) -> Result<F, String> {
         self.0(image)
     }
 
@@ -102,57 +100,11 @@ pub(crate) trait Findings {
     fn parts(&self) -> usize;
 
     /// Runs recovery on the image, and looks at a part of what it left.
-    fn recover(&self, image: &CrashImage<'_>, part: usize) -> u32;
+    fn recover(&self, image: &CrashImage, part: usize) -> u32;
 
     /// Recovery panicked instead.
     fn panicked(&self, panic: &str) -> u32;
 
     /// What is wrong with a finding after a crash at that point.
     fn judge(&self, found: u32, point: &CrashPoint) -> Result<(), String>;
-}
-
-/// What a check has found, each different finding once.
-pub(crate) struct Interned<'c, C: Check> {
-    check: &'c C,
-    found: RefCell<Vec<Result<C::Found, String>>>,
-    by_hash: RefCell<FxHashMap<u64, Vec<u32>>>,
-}
-
-impl<'c, C: Check> Interned<'c, C> {
-    pub(crate) fn new(check: &'c C) -> Interned<'c, C> {
-        Interned { check, found: RefCell::default(), by_hash: RefCell::default() }
-    }
-
-    fn intern(&self, result: Result<C::Found, String>) -> u32 {
-        let hash = FxBuildHasher.hash_one(&result);
-        let (mut found, mut by_hash) = (self.found.borrow_mut(), self.by_hash.borrow_mut());
-        let same = by_hash.entry(hash).or_default();
-        if let Some(known) = same.iter().find(|known| found[**known as usize] == result) {
-            return *known;
-        }
-        same.push(found.len() as u32);
-        found.push(result);
-        found.len() as u32 - 1
-    }
-}
-
-impl<C: Check> Findings for Interned<'_, C> {
-    fn parts(&self) -> usize {
-        self.check.parts().max(1)
-    }
-
-    fn recover(&self, image: &CrashImage<'_>, part: usize) -> u32 {
-        self.intern(self.check.recover_part(image, part))
-    }
-
-    fn panicked(&self, panic: &str) -> u32 {
-        self.intern(Err(format!("recovery panicked: {panic}")))
-    }
-
-    fn judge(&self, found: u32, point: &CrashPoint) -> Result<(), String> {
-        match &self.found.borrow()[found as usize] {
-            Ok(found) => self.check.judge(found, point),
-            Err(message) => Err(message.clone()),
-        }
-    }
 }

@@ -11,7 +11,7 @@
 //!
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 
-use crate::models::order::PersistOrder;
+use crate::models::order::{Cut, PersistOrder};
 use crate::reached::{OPEN_MAX, combinations};
 use crate::relocated::Copied;
 use crate::trace::{Event, Kind, Trace};
@@ -21,29 +21,13 @@ use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
-use std::rc::Rc;
+use std::sync::Arc;
 
-/// A run that a crash cut short, and the order in which its stores can have persisted.
-pub(crate) struct Layer<'t> {
-    pub(crate) trace: Log<'t>,
+/// A run, of the program or of recovery, that a crash cut short, and the order in which its stores
+/// can have persisted.
+pub(crate) struct Layer {
+    pub(crate) trace: Arc<Trace>,
     pub(crate) order: PersistOrder,
-}
-
-/// The trace of a layer: the program's, or one of recovery.
-pub(crate) enum Log<'t> {
-    Run(&'t Trace),
-    Recovery(Rc<Trace>),
-}
-
-impl std::ops::Deref for Log<'_> {
-    type Target = Trace;
-
-    fn deref(&self) -> &Trace {
-        match self {
-            Log::Run(trace) => trace,
-            Log::Recovery(trace) => trace,
-        }
-    }
 }
 
 /// A restriction: a line of a layer keeps `low` to `high` of its stores.
@@ -72,17 +56,15 @@ pub(crate) enum Prefer {
 }
 
 /// Persistent memory as a crash can have left it, with fresh, zeroed DRAM, for one thread.
-pub struct CrashImage<'t> {
+pub struct CrashImage {
     start: Words,
     dram: Words,
     dram_used: RefCell<Vec<u32>>,
     steps: Cell<u64>,
     limit: u64,
-    pub(crate) layers: RefCell<Vec<Layer<'t>>>,
+    open: RefCell<Open>,
     /// Whether some layer can have stored to a line, for each line.
     varies: RefCell<Vec<bool>>,
-    /// The bits of reached bitmaps that lines decide, by word.
-    reached: RefCell<FxHashMap<u32, Vec<Copied>>>,
     /// The pass in which a word was decided, and its value.
     decided: RefCell<Vec<(u32, u64)>>,
     pass: Cell<u32>,
@@ -91,31 +73,121 @@ pub struct CrashImage<'t> {
     prefer: Cell<Prefer>,
     recording: RefCell<Trace>,
     records: Cell<bool>,
+    /// Whether recovery has ever read persistent memory.
+    has_read: Cell<bool>,
 }
 
-impl<'t> CrashImage<'t> {
-    pub(crate) fn new(trace: &'t Trace, limit: u64) -> CrashImage<'t> {
+/// The images that are not ruled out.
+#[derive(Default)]
+struct Open {
+    layers: Vec<Layer>,
+    /// For each line the layers that have a log of it, as bits.
+    touched: Vec<u16>,
+    /// For each line its log in the lowest layer, if that has one.
+    lowest: Vec<LineIndex>,
+    /// The bits of reached bitmaps that lines decide, by word.
+    reached: FxHashMap<u32, Vec<Copied>>,
+}
+
+/// Crashes of recovery at most, of one search.
+pub(crate) const DEPTH_MAX: usize = 15;
+
+impl Open {
+    /// The log of the word in a layer that has one of its line.
+    #[inline]
+    fn log_of(&self, layer: usize, word: u32) -> LineIndex {
+        let Layer { trace, .. } = &self.layers[layer];
+        match layer {
+            0 => trace.lane_of(self.lowest[word as usize / 8], word),
+            _ => trace.log_of(word).expect("the layer touched the line"),
+        }
+    }
+
+    /// The layers that have a log of the word's line, from the top.
+    #[inline]
+    fn layers_of(&self, word: u32) -> impl Iterator<Item = usize> + use<> {
+        let mut bits = self.touched[word as usize / 8];
+        std::iter::from_fn(move || {
+            let top = bits.checked_ilog2()?;
+            bits ^= 1 << top;
+            Some(top as usize)
+        })
+    }
+
+    fn bits_of(&self, word: u32) -> &[Copied] {
+        match self.reached.is_empty() {
+            true => &[],
+            false => self.reached.get(&word).map_or(&[], Vec::as_slice),
+        }
+    }
+}
+
+impl CrashImage {
+    pub(crate) fn new(trace: &Trace, limit: u64) -> CrashImage {
         let start = Words::with_room(&trace.start, trace.room);
         let lines = trace.room.div_ceil(LINE_BYTES) as usize;
-        let mut varies = vec![false; lines];
-        trace.lines.iter().for_each(|log| varies[log.line.0 as usize] = true);
-        trace.relocated.copied.iter().for_each(|bit| varies[bit.word as usize / 8] = true);
-        CrashImage {
+        let (touched, lowest) = (vec![0; lines], vec![0; lines]);
+        let image = CrashImage {
             decided: RefCell::new(vec![(0, 0); lines * 8]),
             start,
             dram: Words::zeroed(trace.dram_bytes),
             dram_used: RefCell::default(),
             steps: Cell::new(limit),
             limit,
-            layers: RefCell::default(),
-            varies: RefCell::new(varies),
-            reached: RefCell::default(),
+            open: RefCell::new(Open { touched, lowest, ..Open::default() }),
+            varies: RefCell::new(vec![false; lines]),
             pass: Cell::new(0),
             reads: RefCell::default(),
             prefer: Cell::new(Prefer::Least),
-            recording: RefCell::new(Trace::new(1, Vec::new(), 0)),
+            recording: RefCell::new(Trace::empty(1)),
             records: Cell::new(false),
+            has_read: Cell::new(false),
+        };
+        image.may_store(trace);
+        image
+    }
+
+    /// Whether images of this run can be looked at, too: it started from the same memory.
+    pub(crate) fn fits(&self, trace: &Trace, limit: u64) -> bool {
+        let room = self.start.room() >= trace.room;
+        let rest = self.dram.bytes() == trace.dram_bytes && self.limit == limit;
+        room && rest && self.start.begins_as(&trace.start)
+    }
+
+    /// Whether recovery has ever read persistent memory.
+    pub(crate) fn has_read(&self) -> bool {
+        self.has_read.get()
+    }
+
+    pub(crate) fn layers(&self) -> usize {
+        self.open.borrow().layers.len()
+    }
+
+    pub(crate) fn push(&self, layer: Layer) {
+        let mut open = self.open.borrow_mut();
+        let at = open.layers.len();
+        for (number, log) in layer.trace.lines.iter().enumerate() {
+            open.touched[log.line.0 as usize] |= 1 << at;
+            if at == 0 && log.lane.unwrap_or(0) == 0 {
+                open.lowest[log.line.0 as usize] = number as LineIndex;
+            }
         }
+        open.layers.push(layer);
+    }
+
+    pub(crate) fn pop(&self) -> Layer {
+        let mut open = self.open.borrow_mut();
+        let layer = open.layers.pop().expect("a layer was put there");
+        let at = open.layers.len();
+        for log in &layer.trace.lines {
+            open.touched[log.line.0 as usize] &= !(1 << at);
+        }
+        layer
+    }
+
+    /// The largest image of each layer that is not ruled out.
+    pub(crate) fn largest(&self) -> Vec<Cut> {
+        self.open.borrow().layers.iter().map(|layer| layer.order.largest()).collect()
     }
 
     /// Restarts once more: keeps persistent memory as it is, and zeroes DRAM. Crashes of recovery
@@ -130,9 +202,7 @@ impl<'t> CrashImage<'t> {
     /// Sets the crash after `event` events of the run, when the pool has `bytes` bytes; false if
     /// the pool is as long as before.
     pub(crate) fn set_crash(&self, trace: &Trace, event: usize, bytes: u64) -> bool {
-        if !trace.relocated.copied.is_empty() {
-            self.reached.replace(trace.relocated.before(event));
-        }
+        self.open.borrow_mut().reached = trace.relocated.before(event);
         self.set_bytes(bytes)
     }
 
@@ -177,37 +247,48 @@ impl<'t> CrashImage<'t> {
         self.undo(marks);
         self.set_bytes(bytes);
         self.restart();
-        let recording = self.recording.replace(Trace::new(1, Vec::new(), 0));
+        let recording = self.recording.replace(Trace::empty(1));
         Pass { result, reads: self.reads.take(), recording }
     }
 
     pub(crate) fn mark(&self) -> Vec<usize> {
-        self.layers.borrow_mut().iter_mut().map(|layer| layer.order.mark()).collect()
+        self.open.borrow_mut().layers.iter_mut().map(|layer| layer.order.mark()).collect()
     }
 
     pub(crate) fn undo(&self, marks: Vec<usize>) {
-        for (layer, mark) in self.layers.borrow_mut().iter_mut().zip(marks) {
+        for (layer, mark) in self.open.borrow_mut().layers.iter_mut().zip(marks) {
             layer.order.undo(mark);
         }
     }
 
     /// Rules out all images that the restrictions exclude; returns false if none is left.
     pub(crate) fn keep(&self, keeps: &[Keep]) -> bool {
-        let mut layers = self.layers.borrow_mut();
+        let layers = &mut self.open.borrow_mut().layers;
         keeps.iter().all(|keep| layers[keep.layer].order.keep(keep.line, keep.low, keep.high))
+    }
+
+    /// Leaves the images in which the topmost layer has one more store of `first` than before it
+    /// grew, and no line of `before` has; false if there are none.
+    pub(crate) fn keep_new(&self, first: Option<(u32, u32)>, before: &[(u32, u32)]) -> bool {
+        let layers = &mut self.open.borrow_mut().layers;
+        let order = &mut layers.last_mut().expect("a layer was put there").order;
+        first.is_none_or(|(line, old)| order.keep(line, old + 1, u32::MAX))
+            && before.iter().all(|&(line, old)| order.keep(line, 0, old))
     }
 
     /// The line of a log of the topmost layer.
     pub(crate) fn line_of_top(&self, log: LineIndex) -> u32 {
-        let layers = self.layers.borrow();
-        let Layer { trace, .. } = layers.last().expect("a layer was put there");
+        let open = self.open.borrow();
+        let Layer { trace, .. } = open.layers.last().expect("a layer was put there");
         trace.lines[log as usize].line.0 as u32
     }
 
     /// Whether words of the line persisted out of order, in all images that are not ruled out.
     pub(crate) fn is_torn(&self, word: u32) -> bool {
-        self.layers.borrow().iter().any(|Layer { trace, order }| {
-            let Some(log) = trace.log_of(word) else { return false };
+        let open = self.open.borrow();
+        open.layers_of(word).any(|layer| {
+            let Layer { trace, order } = &open.layers[layer];
+            let log = open.log_of(layer, word);
             if trace.lines[log as usize].lane.is_none() {
                 return false;
             }
@@ -229,28 +310,31 @@ impl<'t> CrashImage<'t> {
         })
     }
 
-    /// Marks the lines that the recorded recovery stored to as varying; true if one did not vary.
-    pub(crate) fn may_store(&self, recording: &Trace) -> bool {
+    /// Marks the lines that the run stored to as varying; true if one did not vary.
+    pub(crate) fn may_store(&self, trace: &Trace) -> bool {
         let mut varies = self.varies.borrow_mut();
-        let mut new = false;
-        for log in recording.lines.iter().filter(|log| !log.stores.is_empty()) {
-            new |= !std::mem::replace(&mut varies[log.line.0 as usize], true);
-        }
-        new
+        let stored = trace.lines.iter().filter(|log| !log.stores.is_empty());
+        let stored = stored.map(|log| log.line.0 as usize);
+        let bits = trace.relocated.copied.iter().map(|bit| bit.word as usize / 8);
+        let new = stored.chain(bits).map(|line| !std::mem::replace(&mut varies[line], true));
+        new.fold(false, |any, new| any | new)
     }
 
     /// The value of the word, if it is the same in all images that are not ruled out.
+    #[inline]
     pub(crate) fn only(&self, word: u32) -> Option<u64> {
-        let layers = self.layers.borrow();
-        let reached = self.reached.borrow();
-        let bits = reached.get(&word).map_or(&[][..], Vec::as_slice);
+        let open = self.open.borrow();
         let mut of_lines = 0;
-        for copied in bits.iter().filter(|_| !layers.is_empty()) {
-            of_lines |= u64::from(copied.is_kept(&layers[0].order)?) << copied.bit;
+        for copied in open.bits_of(word).iter().filter(|_| !open.layers.is_empty()) {
+            of_lines |= u64::from(copied.is_kept(&open.layers[0].order)?) << copied.bit;
         }
-        for Layer { trace, order } in layers.iter().rev() {
-            let Some(line) = trace.log_of(word) else { continue };
+        for layer in open.layers_of(word) {
+            let Layer { trace, order } = &open.layers[layer];
+            let line = open.log_of(layer, word);
             let history = &trace.lines[line as usize].words[word as usize % 8];
+            if history.is_empty() {
+                continue;
+            }
             let (low, high) = order.window(line);
             let next = history.partition_point(|(stores, _)| *stores <= low);
             if history.get(next).is_some_and(|(stores, _)| *stores <= high) {
@@ -266,24 +350,23 @@ impl<'t> CrashImage<'t> {
     /// The possible values of the word, from the least to the most persisted; false if there are
     /// more.
     pub(crate) fn possible(&self, word: u32) -> (Vec<Possible>, bool) {
-        let layers = self.layers.borrow();
-        let below = self.possible_below(&layers, layers.len(), word);
-        let reached = self.reached.borrow();
-        let copied = reached.get(&word).map_or(&[][..], Vec::as_slice);
+        let open = &*self.open.borrow();
+        let below = self.possible_below(open, open.layers.len(), word);
+        let copied = open.bits_of(word);
         if copied.is_empty() {
             return (below, true);
         }
-        let (mut set, mut open) = (0, Vec::new());
+        let (mut set, mut undecided) = (0, Vec::new());
         for copied in copied {
-            match copied.is_kept(&layers[0].order) {
+            match copied.is_kept(&open.layers[0].order) {
                 Some(is_kept) => set |= u64::from(is_kept) << copied.bit,
-                None => open.push(copied),
+                None => undecided.push(copied),
             }
         }
         let with = |possible: &Possible, mask: u64| {
             let mut possible = possible.clone();
             possible.value |= set;
-            for (number, Copied { line, stores, bit, .. }) in open.iter().enumerate() {
+            for (number, Copied { line, stores, bit, .. }) in undecided.iter().enumerate() {
                 let is_kept = mask >> number & 1 == 1;
                 let (low, high) = if is_kept { (*stores, u32::MAX) } else { (0, stores - 1) };
                 possible.value |= u64::from(is_kept) << bit;
@@ -291,19 +374,18 @@ impl<'t> CrashImage<'t> {
             }
             possible
         };
-        let masks = combinations(open.len());
+        let masks = combinations(undecided.len());
         let all = masks.iter().flat_map(|mask| below.iter().map(|below| with(below, *mask)));
-        (all.collect(), open.len() <= OPEN_MAX)
+        (all.collect(), undecided.len() <= OPEN_MAX)
     }
 
-    fn possible_below(&self, layers: &[Layer<'_>], top: usize, word: u32) -> Vec<Possible> {
-        let Some(layer) = top.checked_sub(1) else {
+    /// The possible values in the layers below `top`.
+    fn possible_below(&self, open: &Open, top: usize, word: u32) -> Vec<Possible> {
+        let Some(layer) = open.layers_of(word).find(|layer| *layer < top) else {
             return vec![Possible { value: self.start.word(word), keeps: Vec::new() }];
         };
-        let Layer { trace, order } = &layers[layer];
-        let Some(line) = trace.log_of(word) else {
-            return self.possible_below(layers, layer, word);
-        };
+        let Layer { trace, order } = &open.layers[layer];
+        let line = open.log_of(layer, word);
         let history = &trace.lines[line as usize].words[word as usize % 8];
         let (low, high) = order.window(line);
         let mut next = history.partition_point(|(stores, _)| *stores <= low);
@@ -313,7 +395,7 @@ impl<'t> CrashImage<'t> {
             Some(at) => {
                 vec![Possible { value: history[at].1, keeps: vec![keep(low, after(next))] }]
             }
-            None => self.possible_below(layers, layer, word),
+            None => self.possible_below(open, layer, word),
         };
         if next == 0 && after(next) < high {
             all.iter_mut().for_each(|possible| possible.keeps.push(keep(low, after(next))));
@@ -429,7 +511,7 @@ pub(crate) struct Pass<T> {
     pub(crate) recording: Trace,
 }
 
-impl Memory for CrashImage<'_> {
+impl Memory for CrashImage {
     fn thread(&self) -> usize {
         0
     }
@@ -445,6 +527,7 @@ impl Memory for CrashImage<'_> {
         if !at.is_pm() {
             return self.dram.load(at, width);
         }
+        self.has_read.set(true);
         let (word, shift) = self.start.place(at, width);
         self.word(word as u32) >> shift & width.mask()
     }
@@ -499,7 +582,7 @@ impl Memory for CrashImage<'_> {
 }
 
 /// Pages that recovery discards keep their content.
-impl Space for &CrashImage<'_> {
+impl Space for &CrashImage {
     fn grow(&self, bytes: u64) -> bool {
         self.step();
         if bytes > self.pm_bytes() && bytes <= self.start.room() {

@@ -1,7 +1,6 @@
 //! A failing image in words.
 
 use crate::crash::Crash;
-use crate::crashed::Log;
 use crate::models::order::Cut;
 use crate::replay_string::{CrashChoice, CrashPath};
 use crate::trace::{Event, Kind, Store, Trace};
@@ -9,6 +8,7 @@ use crate::walk::Walk;
 use seawall_memory::Addr;
 use serde::Serialize;
 use std::fmt;
+use std::sync::Arc;
 
 /// Stores of each kind that the text form lists before it only counts.
 const LISTED: usize = 8;
@@ -210,7 +210,7 @@ impl Finding {
     pub(crate) fn describe(
         walk: &Walk<'_>,
         crashes: &[Crash],
-        scenes: &[Log<'_>],
+        scenes: &[Arc<Trace>],
         decisive: &Cut,
         message: String,
     ) -> Finding {

@@ -23,7 +23,7 @@ pub fn reachable(
 fn images(trace: &Trace, options: &Search, places: &[Addr]) -> (BTreeSet<Vec<u64>>, SearchOutcome) {
     let found = RefCell::new(BTreeSet::new());
     let read =
-        |image: &CrashImage<'_>| Ok(places.iter().map(|&at| image.load(at)).collect::<Vec<u64>>());
+        |image: &CrashImage| Ok(places.iter().map(|&at| image.load(at)).collect::<Vec<u64>>());
     let outcome = search(
         trace,
         options,
@@ -98,7 +98,7 @@ mod tests {
 
     /// The image with the number of stores in `cut` of each line.
     fn bytes(trace: &Trace, cut: &Cut) -> Vec<u8> {
-        let mut bytes = trace.start.clone();
+        let mut bytes = trace.start.to_vec();
         for (log, &kept) in trace.lines.iter().zip(&cut.0) {
             for &store in &log.stores[..kept as usize] {
                 let change = trace.stores[store as usize].change;
@@ -175,7 +175,7 @@ mod tests {
                 for (depth, all) in wandered(&trace, model).into_iter().enumerate() {
                     let found = RefCell::new(BTreeSet::new());
                     let noted = check(
-                        |image: &CrashImage<'_>| Ok(wander(image)),
+                        |image: &CrashImage| Ok(wander(image)),
                         |seen: &Vec<u64>, _| {
                             found.borrow_mut().insert(seen.clone());
                             Ok(())

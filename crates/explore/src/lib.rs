@@ -21,7 +21,7 @@
 //!     memory.store(FLAG, 1u64);
 //!     memory.persist(FLAG, 8);
 //! })?;
-//! let recover = |image: &CrashImage<'_>| match image.load::<u64>(FLAG) {
+//! let recover = |image: &CrashImage| match image.load::<u64>(FLAG) {
 //!     1 if image.load::<u64>(DATA) != 7 => Err("flag without data".into()),
 //!     flag => Ok(flag),
 //! };
@@ -49,6 +49,7 @@ mod options;
 mod outcome;
 mod prefixes;
 mod reached;
+mod recoveries;
 mod relocated;
 mod replay;
 mod replay_string;
@@ -72,11 +73,12 @@ pub use images::reachable;
 pub use interleavings::{Interleavings, Schedules, Tried};
 pub use options::Search;
 pub use outcome::{Reached, SearchOutcome};
+pub use recoveries::Recoveries;
 pub use replay::replay;
 pub use replay_string::{CrashChoice, CrashPath, ReplayError};
 pub use run::{RunError, record};
 pub use schedule::{Departure, DepartureKind, Schedule, Turns, TurnsName};
-pub use search::{search, search_watched};
+pub use search::{search, search_on, search_watched};
 pub use seawall_memory::{Model, UnknownModel};
 pub use trace::{Event, Kind, Store, Trace};
 pub use traced::Traced;

@@ -108,7 +108,7 @@ mod tests {
     fn a_bit_is_set_with_the_line_whatever_was_stored_there_since_and_with_no_other() {
         let trace = record(start(), &schedule(0), |memory| copies(memory)).unwrap();
         let seen = RefCell::new(BTreeSet::new());
-        let recover = |image: &CrashImage<'_>| {
+        let recover = |image: &CrashImage| {
             let bits: u64 = image.load(REGISTERS.reached(1));
             let words = [0, 56, 64, 120].map(|at| image.load::<u64>(TO.plus(at)));
             Ok((bits >> 2, words))
@@ -146,7 +146,7 @@ mod tests {
         let told = (trace.unwrap(), told.get());
         assert!((1..8).contains(&told.1.count_ones()), "{:b}", told.1);
         let lost = Cell::new(0);
-        let recover = |image: &CrashImage<'_>| {
+        let recover = |image: &CrashImage| {
             let word = |line, at| image.load::<u64>(Addr::pm(4096 + 64 * line + at));
             let lines = (0..8).filter(|line| told.1 >> line & 1 == 1);
             Ok(lines.map(|line| (word(line, 0) == 100 + 8 * line, word(line, 32) == 100)).collect())

@@ -1,13 +1,15 @@
 //! One image built again, by the string that names it.
 
-use crate::check::{Check, Findings, Interned};
+use crate::check::{Check, Findings};
 use crate::crash::Crash;
 use crate::finding::Finding;
 use crate::options::Search;
+use crate::recoveries::{Interned, Interner};
 use crate::replay_string::{CrashPath, ReplayError};
 use crate::shrink::describe;
 use crate::trace::Trace;
 use crate::verdict::{Court, Verdict};
+use std::sync::Arc;
 
 /// Builds the one image that `choice` names, checks it, and describes it if it fails.
 ///
@@ -20,11 +22,13 @@ pub fn replay<C: Check>(
     check: &C,
 ) -> Result<Option<Finding>, ReplayError> {
     let by_lanes = choice.model.buffers_stores().then(|| trace.by_lanes()).flatten();
-    replay_found(by_lanes.as_ref().unwrap_or(trace), options, choice, &Interned::new(check))
+    let trace = Arc::new(by_lanes.unwrap_or_else(|| trace.clone()));
+    let found = &Interner::default();
+    replay_found(&trace, options, choice, &Interned { check, found })
 }
 
 fn replay_found(
-    trace: &Trace,
+    trace: &Arc<Trace>,
     options: &Search,
     choice: &CrashPath,
     check: &dyn Findings,

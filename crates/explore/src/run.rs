@@ -167,7 +167,7 @@ where
     shared.closing.set(true);
     drop(fibers);
     drop(program);
-    result.map(|()| shared.trace.replace(Trace::new(schedule.threads, Vec::new(), 0)))
+    result.map(|()| shared.trace.replace(Trace::empty(schedule.threads)))
 }
 
 fn drive(shared: &Shared, fibers: &mut [Fiber], schedule: &Schedule) -> Result<(), RunError> {
@@ -219,7 +219,7 @@ impl Shared {
         let buffers = threads > 1 && (schedule.buffer > 0 || !behind.is_empty());
         let visible = buffers.then(|| Visible::new(threads, schedule.buffer));
         let pm_words = Words::with_room(&pm, room);
-        let mut trace = Trace::new(threads, pm, dram.len() as u64);
+        let mut trace = Trace::new(threads, pm.into(), dram.len() as u64);
         trace.room = room;
         Rc::new(Shared {
             pm: pm_words,

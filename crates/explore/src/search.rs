@@ -11,22 +11,23 @@
 //! where recovery reads it ([`CrashImage`]), and recovery runs only if no earlier run read the same
 //! values ([`Tree`]). Power may fail again while recovery runs, up to [`Search::depth`] times.
 
-use crate::check::{Check, Findings, Interned};
+use crate::check::{Check, Findings};
 use crate::crash::Crash;
-use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
+use crate::crashed::{CrashImage, DEPTH_MAX, Layer, Prefer};
 use crate::models::State;
 use crate::options::Search;
 use crate::outcome::{Reached, SearchOutcome};
+use crate::recoveries::{Interned, Recoveries, Seen, recover};
 use crate::shrink::shrink;
 use crate::trace::Trace;
-use crate::tree::{Node, NodeId, Tree};
+use crate::tree::{End, Next, NodeId};
 use crate::walk::{CrashPoint, Walk, is_failure_point};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use std::hash::BuildHasher;
 use std::ops::ControlFlow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Searches for a crash state that fails the check, until it finds one or the budget ends.
 pub fn search<C: Check>(trace: &Trace, search: &Search, check: &C) -> SearchOutcome {
@@ -41,17 +42,32 @@ pub fn search_watched<C: Check>(
     check: &C,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> SearchOutcome {
+    search_on(Arc::new(trace.clone()), search, check, &mut Recoveries::default(), watch)
+}
+
+/// As [`search_watched`], with what is known of recovery from the searches of other runs.
+pub fn search_on<C: Check>(
+    trace: Arc<Trace>,
+    search: &Search,
+    check: &C,
+    known: &mut Recoveries<C::Found>,
+    watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
+) -> SearchOutcome {
+    let search = &Search { depth: search.depth.min(DEPTH_MAX), ..search.clone() };
     let by_lanes = search.model.buffers_stores().then(|| trace.by_lanes()).flatten();
-    look(by_lanes.as_ref().unwrap_or(trace), search, &Interned::new(check), watch)
+    let trace = by_lanes.map_or(trace, Arc::new);
+    let Recoveries { found, seen } = known;
+    look(&trace, search, &Interned { check, found }, seen, watch)
 }
 
 fn look(
-    trace: &Trace,
+    trace: &Arc<Trace>,
     search: &Search,
     check: &dyn Findings,
+    seen: &mut Seen,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> SearchOutcome {
-    let mut explorer = Explorer::new(trace, search, check);
+    let mut explorer = Explorer::new(trace, search, check, seen);
     for (at, phase) in PHASES.iter().enumerate() {
         (explorer.skipped, explorer.cut) = (false, false);
         let mut told = |part: f64| watch((at as f64 + part) / PHASES.len() as f64);
@@ -70,7 +86,8 @@ fn look(
     outcome.finding = failed.map(|crashes| {
         // The failure may need fewer crashes.
         let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
-        let found = (fewer.depth > 0).then(|| look(trace, &fewer, check, watch).finding);
+        let found = fewer.depth > 0;
+        let found = found.then(|| look(trace, &fewer, check, &mut Seen::default(), watch).finding);
         found.flatten().unwrap_or_else(|| shrink(trace, search, check, crashes))
     });
     outcome
@@ -94,22 +111,13 @@ const PHASES: [Phase; 7] = [
     Phase { prefer: Prefer::Least, deviations: usize::MAX, reached: Reached::Pairs },
 ];
 
-/// Nodes after which a tree is dropped at the next point: some 100 MB. A point at which a tree
-/// reaches twice as many counts as one with too many images.
-const TREE_LIMIT: usize = 2_000_000;
-
 struct Explorer<'a> {
-    trace: &'a Trace,
+    trace: &'a Arc<Trace>,
     options: &'a Search,
     check: &'a dyn Findings,
-    image: CrashImage<'a>,
-    /// For each part and depth of crashes, what recovery was seen to do, and the value of `varied`
-    /// when the tree was begun.
-    trees: Vec<(Tree, u32)>,
+    seen: &'a mut Seen,
     /// The part of the image under search.
     part: usize,
-    /// Recoveries that stored to a line which no layer had stored to before.
-    varied: u32,
     /// Findings that passed the check, with what was promised then.
     judged: FxHashSet<(u32, u64)>,
     /// Words and values from the root of the tree to the current node.
@@ -120,8 +128,6 @@ struct Explorer<'a> {
     torn: Vec<u32>,
     /// Lines that deviate from what the phase prefers, on the path to the current node.
     deviating: Vec<u32>,
-    /// The distinct traces of recovery, by hash.
-    recordings: FxHashMap<u64, Vec<Rc<Trace>>>,
     /// For each depth, what the recovery that is cut short there has read or stored.
     known: Vec<Known>,
     /// Ends of recovery (tree, node, promises, values below its stores) whose crashes were tried in
@@ -153,7 +159,7 @@ struct Known {
 
 impl Known {
     /// Starts a visit; returns a hash of the values below the stores, as far as they are known.
-    fn start(&mut self, path: &[(u32, u64)], recording: &Trace, image: &CrashImage<'_>) -> u64 {
+    fn start(&mut self, path: &[(u32, u64)], recording: &Trace, image: &CrashImage) -> u64 {
         self.visit += 1;
         self.exceeded = false;
         for (word, _) in path {
@@ -192,21 +198,24 @@ enum Choose {
 }
 
 impl<'a> Explorer<'a> {
-    fn new(trace: &'a Trace, options: &'a Search, check: &'a dyn Findings) -> Explorer<'a> {
+    fn new(
+        trace: &'a Arc<Trace>,
+        options: &'a Search,
+        check: &'a dyn Findings,
+        seen: &'a mut Seen,
+    ) -> Explorer<'a> {
+        seen.begin(trace, options, check.parts());
         Explorer {
             trace,
             options,
             check,
-            image: CrashImage::new(trace, options.steps),
-            trees: (0..(options.depth + 1) * check.parts()).map(|_| (Tree::default(), 0)).collect(),
+            seen,
             part: 0,
-            varied: 0,
             judged: FxHashSet::default(),
             path: Vec::new(),
             events: Vec::new(),
             torn: Vec::new(),
             deviating: Vec::new(),
-            recordings: FxHashMap::default(),
             known: vec![Known::default(); options.depth],
             settled: FxHashSet::default(),
             phase: &PHASES[0],
@@ -218,6 +227,10 @@ impl<'a> Explorer<'a> {
             outcome: SearchOutcome::of(options.model),
             failed: None,
         }
+    }
+
+    fn image(&self) -> &CrashImage {
+        self.seen.image()
     }
 
     fn walk(
@@ -255,14 +268,15 @@ impl<'a> Explorer<'a> {
 
     fn point(&mut self, walk: &mut Walk<'a>, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
         // Recovery knows the length of the pool without a read, which a tree would record.
-        let is_longer = self.image.set_crash(self.trace, walk.point.event, walk.pm_bytes);
-        for tree in 0..self.trees.len() {
-            if is_longer || self.trees[tree].0.len() > TREE_LIMIT {
-                self.clear_tree(tree);
-            }
+        let is_longer = self.image().set_crash(self.trace, walk.point.event, walk.pm_bytes);
+        if is_longer {
+            (0..self.check.parts()).for_each(|part| self.clear_trees(part, 0));
+        }
+        if self.seen.forget_if_full() {
+            self.settled.clear();
         }
         let order = std::mem::take(&mut walk.state.order);
-        self.image.layers.borrow_mut().push(Layer { trace: Log::Run(self.trace), order });
+        self.image().push(Layer { trace: self.trace.clone(), order });
         self.events.push(walk.point.event);
         self.cut_here = false;
         let flow = (0..self.check.parts()).try_for_each(|part| {
@@ -271,8 +285,7 @@ impl<'a> Explorer<'a> {
             self.layer(&walk.point, all || is_longer, grown)
         });
         self.events.pop();
-        let layer = self.image.layers.borrow_mut().pop().expect("it was put there");
-        walk.state.order = layer.order;
+        walk.state.order = self.image().pop().order;
         if self.cut_here && self.phase.deviations == usize::MAX {
             self.outcome.sampled_points += 1;
         }
@@ -284,27 +297,21 @@ impl<'a> Explorer<'a> {
     fn layer(&mut self, point: &CrashPoint, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
         let choose = Choose::Deviating(self.phase.deviations);
         for new in usize::from(!all)..=grown.len() {
-            let marks = self.image.mark();
-            let fits = {
-                let mut layers = self.image.layers.borrow_mut();
-                let order = &mut layers.last_mut().expect("a layer was put there").order;
-                let (first, before) = match new.checked_sub(1) {
-                    Some(at) => (Some(grown[at]), &grown[..at]),
-                    None => (None, grown),
-                };
-                first.is_none_or(|(line, old)| order.keep(line, old + 1, u32::MAX))
-                    && before.iter().all(|&(line, old)| order.keep(line, 0, old))
+            let marks = self.image().mark();
+            let fits = match new.checked_sub(1) {
+                Some(at) => self.image().keep_new(Some(grown[at]), &grown[..at]),
+                None => self.image().keep_new(None, grown),
             };
-            let line = new.checked_sub(1).map(|at| self.image.line_of_top(grown[at].0));
+            let line = new.checked_sub(1).map(|at| self.image().line_of_top(grown[at].0));
             let line = line.filter(|line| !self.torn.contains(line));
-            let torn = line.filter(|line| fits && self.image.is_torn(8 * line));
+            let torn = line.filter(|line| fits && self.image().is_torn(8 * line));
             self.torn.extend(torn);
             let fits = fits && self.torn.len() <= self.options.torn_lines;
             let flow = if fits { self.states(point, choose) } else { ControlFlow::Continue(()) };
             if torn.is_some() {
                 self.torn.pop();
             }
-            self.image.undo(marks);
+            self.image().undo(marks);
             flow?;
         }
         ControlFlow::Continue(())
@@ -335,10 +342,10 @@ impl<'a> Explorer<'a> {
 
     fn start(&mut self, point: &CrashPoint, choose: Choose) -> ControlFlow<()> {
         let tree = self.tree();
-        if self.events.len() > 1 && self.trees[tree].1 != self.varied {
+        if self.events.len() > 1 && self.seen.is_outdated(tree) {
             self.clear_tree(tree);
         }
-        let root = match self.trees[tree].0.root() {
+        let root = match self.seen.tree(tree).root() {
             Some(root) => root,
             None => self.run()?,
         };
@@ -347,12 +354,19 @@ impl<'a> Explorer<'a> {
 
     /// The tree of the current part and depth.
     fn tree(&self) -> usize {
-        self.part * (self.options.depth + 1) + self.events.len() - 1
+        self.seen.tree_of(self.part, self.events.len() - 1)
     }
 
     fn clear_tree(&mut self, tree: usize) {
-        self.trees[tree] = (Tree::default(), self.varied);
+        self.seen.begin_tree(tree);
         self.settled.retain(|(of, ..)| *of != tree);
+    }
+
+    /// Begins the trees of the part anew, from this depth on.
+    fn clear_trees(&mut self, part: usize, from: usize) {
+        for depth in from..=self.options.depth {
+            self.clear_tree(self.seen.tree_of(part, depth));
+        }
     }
 
     /// Follows what recovery would read from `node` on, and branches where a word may have several
@@ -361,15 +375,15 @@ impl<'a> Explorer<'a> {
         let (depth, tree) = (self.events.len() - 1, self.tree());
         let begun = self.path.len();
         let flow = loop {
-            let word = match self.trees[tree].0.node(node) {
-                Node::Read { word, .. } => *word,
-                Node::Done { found, recording } => {
+            let word = match self.seen.tree(tree).next(node) {
+                Next::Read(word) => word,
+                Next::Done(End { found, recording }) => {
                     let (found, recording) = (*found, recording.clone());
                     break self.done(node, found, recording, point);
                 }
             };
             self.known[..depth].iter_mut().for_each(|known| known.read(word));
-            let Some(value) = self.image.only(word) else {
+            let Some(value) = self.image().only(word) else {
                 break self.branch(node, word, point, choose);
             };
             match self.follow(node, word, value) {
@@ -382,14 +396,15 @@ impl<'a> Explorer<'a> {
     }
 
     /// The child of `node` for this value of the word; runs recovery if there is none yet.
+    #[inline]
     fn follow(&mut self, node: NodeId, word: u32, value: u64) -> ControlFlow<(), NodeId> {
         let tree = self.tree();
         self.path.push((word, value));
-        if let Some(child) = self.trees[tree].0.child(node, value) {
+        if let Some(child) = self.seen.tree(tree).child(node, value) {
             return ControlFlow::Continue(child);
         }
         let child = self.run()?;
-        self.trees[tree].0.link(node, value, child);
+        self.seen.link(tree, node, value, child);
         ControlFlow::Continue(child)
     }
 
@@ -400,7 +415,7 @@ impl<'a> Explorer<'a> {
         point: &CrashPoint,
         choose: Choose,
     ) -> ControlFlow<()> {
-        let (mut possible, are_all) = self.image.possible(word);
+        let (mut possible, are_all) = self.image().possible(word);
         self.skipped |= !are_all;
         self.cut |= !are_all && self.phase.deviations > 1;
         if self.phase.prefer == Prefer::Most {
@@ -428,11 +443,11 @@ impl<'a> Explorer<'a> {
                 (self.skipped, self.cut, self.cut_here) = (true, true, true);
                 break;
             }
-            let marks = self.image.mark();
+            let marks = self.image().mark();
             self.deviating.extend(deviates.then_some(line));
             let mut flow = ControlFlow::Continue(());
-            let keeps = self.image.keep(&possible.keeps);
-            let tears = !self.torn.contains(&line) && self.image.is_torn(word);
+            let keeps = self.image().keep(&possible.keeps);
+            let tears = !self.torn.contains(&line) && self.image().is_torn(word);
             self.torn.extend(tears.then_some(line));
             if keeps && self.torn.len() <= self.options.torn_lines {
                 flow = match self.follow(node, word, possible.value) {
@@ -440,7 +455,7 @@ impl<'a> Explorer<'a> {
                     ControlFlow::Break(()) => ControlFlow::Break(()),
                 };
             }
-            self.image.undo(marks);
+            self.image().undo(marks);
             self.path.truncate(length);
             if tears {
                 self.torn.pop();
@@ -457,32 +472,14 @@ impl<'a> Explorer<'a> {
     fn run(&mut self) -> ControlFlow<(), NodeId> {
         self.outcome.runs += 1;
         let records = self.events.len() <= self.options.depth;
-        let (check, part) = (self.check, self.part);
-        let recover = |image: &CrashImage<'_>| check.recover(image, part);
-        let Pass { result, reads, recording } =
-            self.image.pass(&self.path, self.phase.prefer, records, recover);
-        let found = result.unwrap_or_else(|panic| self.check.panicked(&panic));
-        let recording =
-            (records && !recording.stores.is_empty()).then(|| self.intern_recording(recording));
-        let tree = self.tree();
-        let node = self.trees[tree].0.add(&reads, found, recording);
-        if self.trees[tree].0.len() > 2 * TREE_LIMIT {
+        let (image, prefer) = (self.image(), self.phase.prefer);
+        let (found, pass) = recover(image, self.check, self.part, &self.path, prefer, records);
+        let recording = (records && !pass.recording.stores.is_empty()).then_some(pass.recording);
+        let node = self.seen.add(self.tree(), &pass.reads, found, recording);
+        if self.seen.is_too_full() {
             self.left = 0;
         }
         ControlFlow::Continue(node)
-    }
-
-    fn intern_recording(&mut self, recording: Trace) -> Rc<Trace> {
-        let hash = FxBuildHasher.hash_one(
-            recording.stores.iter().map(|s| (s.at.bits(), s.change.new)).collect::<Vec<_>>(),
-        );
-        let same = self.recordings.entry(hash).or_default();
-        if let Some(known) = same.iter().find(|known| known.is_same(&recording)) {
-            return known.clone();
-        }
-        let recording = Rc::new(recording);
-        same.push(recording.clone());
-        recording
     }
 
     /// Checks what recovery found in all images that are open now, then crashes that recovery.
@@ -490,7 +487,7 @@ impl<'a> Explorer<'a> {
         &mut self,
         node: NodeId,
         found: u32,
-        recording: Option<Rc<Trace>>,
+        recording: Option<Arc<Trace>>,
         point: &CrashPoint,
     ) -> ControlFlow<()> {
         if self.outcome.states == self.options.budget {
@@ -502,19 +499,15 @@ impl<'a> Explorer<'a> {
         let good = self.judged.contains(&(found, promises(point)))
             || self.check.judge(found, point).is_ok();
         if !good {
-            let layers = self.image.layers.borrow();
-            let crashes = layers.iter().zip(&self.events);
-            let crash = |(layer, event): (&Layer<'_>, &usize)| Crash {
-                event: *event,
-                cut: layer.order.largest(),
-            };
-            self.failed = Some(crashes.map(crash).collect());
+            let cuts = self.image().largest().into_iter();
+            let crashes = cuts.zip(&self.events).map(|(cut, &event)| Crash { event, cut });
+            self.failed = Some(crashes.collect());
             return ControlFlow::Break(());
         }
         self.judged.insert((found, promises(point)));
         let Some(recording) = recording else { return ControlFlow::Continue(()) };
         let depth = self.events.len() - 1;
-        let below = self.known[depth].start(&self.path, &recording, &self.image);
+        let below = self.known[depth].start(&self.path, &recording, self.seen.image());
         let end = (self.tree(), node, promises(point), below);
         let is_known = !self.known[depth].exceeded;
         if is_known && self.settled.contains(&end) {
@@ -528,12 +521,10 @@ impl<'a> Explorer<'a> {
     }
 
     /// Tries crashes during the recorded recovery.
-    fn nested(&mut self, recording: Rc<Trace>, point: &CrashPoint) -> ControlFlow<()> {
-        if self.image.may_store(&recording) {
-            self.varied += 1;
-        }
+    fn nested(&mut self, recording: Arc<Trace>, point: &CrashPoint) -> ControlFlow<()> {
+        self.seen.may_store(&recording);
         let path = std::mem::take(&mut self.path);
-        let bytes = self.image.pm_bytes();
+        let bytes = self.image().pm_bytes();
         let mut state = State::new(self.options.model);
         let mut flow = ControlFlow::Continue(());
         for event in 0..=recording.events.len() {
@@ -543,33 +534,30 @@ impl<'a> Explorer<'a> {
                 let grown = state.order.take_grown();
                 self.outcome.nested_points += u64::from(!grown.is_empty());
                 let order = std::mem::take(&mut state.order);
-                let trace = Log::Recovery(recording.clone());
-                self.image.layers.borrow_mut().push(Layer { trace, order });
+                self.image().push(Layer { trace: recording.clone(), order });
                 self.events.push(event);
                 let grown_to = recording.grown_before(event).unwrap_or(bytes);
-                let is_longer = self.set_bytes(grown_to, self.tree());
+                let is_longer = self.set_bytes(grown_to, self.events.len() - 1);
                 flow = self.layer(point, is_longer, &grown);
                 self.events.pop();
-                let layer = self.image.layers.borrow_mut().pop().expect("it was put there");
-                state.order = layer.order;
+                state.order = self.image().pop().order;
             }
             match recording.events.get(event) {
                 Some(next) if flow.is_continue() => state.follow_event(&recording, next),
                 _ => break,
             }
         }
-        self.set_bytes(bytes, self.tree() + 1);
+        self.set_bytes(bytes, self.events.len());
         self.path = path;
         flow
     }
 
     /// Sets the length of the pool, which recovery knows without a read that a tree would record:
-    /// the trees of this part from `first` on are begun anew. False if it is as long as before.
-    fn set_bytes(&mut self, bytes: u64, first: usize) -> bool {
-        let is_new = self.image.set_bytes(bytes);
+    /// the trees of this part from this depth on are begun anew. False if it is as long as before.
+    fn set_bytes(&mut self, bytes: u64, from: usize) -> bool {
+        let is_new = self.image().set_bytes(bytes);
         if is_new {
-            let end = (self.part + 1) * (self.options.depth + 1);
-            (first..end).for_each(|tree| self.clear_tree(tree));
+            self.clear_trees(self.part, from);
         }
         is_new
     }

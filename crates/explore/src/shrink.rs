@@ -11,16 +11,16 @@
 
 use crate::check::Findings;
 use crate::crash::{Crash, stored};
-use crate::crashed::Log;
 use crate::finding::Finding;
 use crate::models::order::Cut;
 use crate::options::Search;
 use crate::trace::{Kind, Trace};
 use crate::verdict::{Court, Verdict};
 use crate::words::LineIndex;
+use std::sync::Arc;
 
 pub(crate) fn shrink(
-    trace: &Trace,
+    trace: &Arc<Trace>,
     options: &Search,
     check: &dyn Findings,
     crashes: Vec<Crash>,
@@ -78,7 +78,7 @@ struct Shrinker<'a> {
 
 impl<'a> Shrinker<'a> {
     /// What ran before the last crash, and that crash.
-    fn last(&mut self) -> Option<(Log<'a>, Crash)> {
+    fn last(&mut self) -> Option<(Arc<Trace>, Crash)> {
         let trace = self.court.scenes(&self.crashes).pop()?;
         Some((trace, self.crashes.last()?.clone()))
     }

@@ -16,6 +16,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use seawall_memory::{Addr, Fence, Line, Width};
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
+use std::sync::Arc;
 
 /// One thing that a thread did.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +186,7 @@ pub struct Trace {
     pub(crate) stores: Vec<Store>,
     pub(crate) lines: Vec<LineLog>,
     pub(crate) threads: usize,
-    pub(crate) start: Vec<u8>,
+    pub(crate) start: Arc<[u8]>,
     /// Bytes that the pool may grow to.
     pub(crate) room: u64,
     pub(crate) dram_bytes: u64,
@@ -206,7 +207,7 @@ impl AsMut<Trace> for Trace {
 }
 
 impl Trace {
-    pub(crate) fn new(threads: usize, start: Vec<u8>, dram_bytes: u64) -> Trace {
+    pub(crate) fn new(threads: usize, start: Arc<[u8]>, dram_bytes: u64) -> Trace {
         Trace {
             room: start.len() as u64,
             events: Vec::new(),
@@ -222,6 +223,11 @@ impl Trace {
             relocated: Relocated::default(),
             index: FxHashMap::default(),
         }
+    }
+
+    /// A trace of a run that did nothing, from no memory.
+    pub(crate) fn empty(threads: usize) -> Trace {
+        Trace::new(threads, Arc::default(), 0)
     }
 
     /// The events, in the order in which they took effect.
@@ -296,8 +302,13 @@ impl Trace {
     /// The log that holds the word, if its line was used.
     pub(crate) fn log_of(&self, word: u32) -> Option<LineIndex> {
         let first = self.find_line(Line(u64::from(word / 8)))?;
-        let lane = self.lines[first as usize].lane.map_or(0, |_| word % 8);
-        Some(first + lane)
+        Some(self.lane_of(first, word))
+    }
+
+    /// The log that holds the word, of those of its line, which start with `first`.
+    #[inline]
+    pub(crate) fn lane_of(&self, first: LineIndex, word: u32) -> LineIndex {
+        first + self.lines[first as usize].lane.map_or(0, |_| word % 8)
     }
 
     /// The first log of the line that this one belongs to.

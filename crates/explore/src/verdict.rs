@@ -2,13 +2,14 @@
 
 use crate::check::Findings;
 use crate::crash::Crash;
-use crate::crashed::{CrashImage, Layer, Log, Pass, Prefer};
+use crate::crashed::{CrashImage, Layer, Prefer};
 use crate::models::State;
 use crate::models::order::Cut;
 use crate::options::Search;
+use crate::recoveries::recover;
 use crate::trace::Trace;
 use crate::walk::{CrashPoint, Walk};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The verdict on an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,16 +22,20 @@ pub(crate) enum Verdict {
 
 /// Builds images and checks them.
 pub(crate) struct Court<'a> {
-    pub(crate) trace: &'a Trace,
+    pub(crate) trace: &'a Arc<Trace>,
     pub(crate) options: &'a Search,
     check: &'a dyn Findings,
-    image: CrashImage<'a>,
+    image: CrashImage,
     /// The part of the image that was checked last.
     part: usize,
 }
 
 impl<'a> Court<'a> {
-    pub(crate) fn new(trace: &'a Trace, options: &'a Search, check: &'a dyn Findings) -> Court<'a> {
+    pub(crate) fn new(
+        trace: &'a Arc<Trace>,
+        options: &'a Search,
+        check: &'a dyn Findings,
+    ) -> Court<'a> {
         let image = CrashImage::new(trace, options.steps);
         Court { trace, options, check, image, part: 0 }
     }
@@ -56,49 +61,52 @@ impl<'a> Court<'a> {
 
     fn verdict_of_part(&mut self, crashes: &[Crash]) -> Verdict {
         let Some((_, point)) = self.stage(crashes) else { return Verdict::Forbidden };
-        let Pass { result, .. } = self.recover(false);
-        let found = result.unwrap_or_else(|panic| self.check.panicked(&panic));
+        let (found, _) = self.recover(false);
         self.check.judge(found, &point).map_or_else(Verdict::Fails, |()| Verdict::Fine)
     }
 
     /// What ran before each of the crashes: the program, then recoveries.
-    pub(crate) fn scenes(&mut self, crashes: &[Crash]) -> Vec<Log<'a>> {
+    pub(crate) fn scenes(&mut self, crashes: &[Crash]) -> Vec<Arc<Trace>> {
         let recordings = self.stage(crashes).map_or(Vec::new(), |(recordings, _)| recordings);
-        let recoveries = recordings.into_iter().map(Log::Recovery);
-        std::iter::once(Log::Run(self.trace)).chain(recoveries).collect()
+        std::iter::once(self.trace.clone()).chain(recordings).collect()
     }
 
     /// The trace of recovery after these crashes.
     pub(crate) fn recovery_after(&mut self, crashes: &[Crash]) -> Option<Trace> {
         self.stage(crashes)?;
-        Some(self.recover(true).recording)
+        Some(self.recover(true).1)
     }
 
-    fn recover(&mut self, records: bool) -> Pass<u32> {
-        let (check, part) = (self.check, self.part);
-        self.image.pass(&[], Prefer::Least, records, |image| check.recover(image, part))
+    /// What recovery finds, and its trace if it is to be recorded.
+    fn recover(&self, records: bool) -> (u32, Trace) {
+        let (found, pass) =
+            recover(&self.image, self.check, self.part, &[], Prefer::Least, records);
+        let by_lanes = self.options.model.buffers_stores().then(|| pass.recording.by_lanes());
+        (found, by_lanes.flatten().unwrap_or(pass.recording))
     }
 
-    fn stage(&mut self, crashes: &[Crash]) -> Option<(Vec<Rc<Trace>>, CrashPoint)> {
-        self.image.layers.borrow_mut().clear();
+    fn stage(&mut self, crashes: &[Crash]) -> Option<(Vec<Arc<Trace>>, CrashPoint)> {
+        while self.image.layers() > 0 {
+            self.image.pop();
+        }
         let Walk { state, point, pm_bytes, .. } = self.walk_to(crashes[0].event);
         self.image.set_crash(self.trace, crashes[0].event, pm_bytes);
-        self.push(Log::Run(self.trace), state, &crashes[0].cut)?;
+        self.push(self.trace.clone(), state, &crashes[0].cut)?;
         let mut recordings = Vec::new();
         for crash in &crashes[1..] {
-            let recording = Rc::new(self.recover(true).recording);
+            let recording = Arc::new(self.recover(true).1);
             self.image.may_store(&recording);
             let state = state_after(&recording, crash.event, self.options)?;
             if let Some(bytes) = recording.grown_before(crash.event) {
                 self.image.set_bytes(bytes);
             }
-            self.push(Log::Recovery(recording.clone()), state, &crash.cut)?;
+            self.push(recording.clone(), state, &crash.cut)?;
             recordings.push(recording);
         }
         Some((recordings, point))
     }
 
-    fn push(&mut self, trace: Log<'a>, mut state: State, cut: &Cut) -> Option<()> {
+    fn push(&mut self, trace: Arc<Trace>, mut state: State, cut: &Cut) -> Option<()> {
         if !state.order.allows(cut) {
             return None;
         }
@@ -106,7 +114,7 @@ impl<'a> Court<'a> {
         for line in 0..state.order.lines() {
             state.order.keep(line, cut.get(line), cut.get(line));
         }
-        self.image.layers.borrow_mut().push(Layer { trace, order: state.order });
+        self.image.push(Layer { trace, order: state.order });
         Some(())
     }
 }

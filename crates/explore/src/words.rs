@@ -37,6 +37,14 @@ impl Words {
         Words { words: words.into_iter().chain(rest).collect(), bytes }
     }
 
+    /// Whether the first words are those of `bytes`.
+    pub(crate) fn begins_as(&self, bytes: &[u8]) -> bool {
+        let (whole, rest) = bytes.as_chunks::<8>();
+        let same = whole.iter().zip(&self.words).all(|(a, b)| u64::from_le_bytes(*a) == b.get());
+        let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        same && (rest.is_empty() || self.words[whole.len()].get() == last)
+    }
+
     /// Sets the length in bytes; at most the capacity.
     pub(crate) fn set_bytes(&self, bytes: u64) {
         debug_assert!(bytes.div_ceil(8) <= self.words.len() as u64, "no room for {bytes} bytes");

@@ -52,7 +52,7 @@ fn trace(mistake: Mistake) -> Trace {
 }
 
 /// Which operations are there.
-fn recover(image: &CrashImage<'_>) -> Result<Vec<bool>, String> {
+fn recover(image: &CrashImage) -> Result<Vec<bool>, String> {
     let one = |operation| {
         let set = image.load::<u64>(flag(operation)) == 1;
         if set && (0..WORDS).any(|i| image.load::<u64>(word(operation, i)) != 100 + i) {
@@ -149,7 +149,7 @@ fn a_replay_of_another_run_is_an_error_that_says_what_does_not_fit() {
 
 /// A check that only recovers.
 fn only<F: Eq + std::hash::Hash>(
-    recover: impl Fn(&CrashImage<'_>) -> Result<F, String>,
+    recover: impl Fn(&CrashImage) -> Result<F, String>,
 ) -> impl Check<Found = F> {
     check(recover, |_, _| Ok(()))
 }
@@ -174,11 +174,11 @@ fn a_recovery_that_panics_or_loops_is_a_finding() {
 }
 
 /// A run that leaves five lines pending, and how many of the first `read` of them survived.
-fn pending(read: u64) -> (Trace, impl Fn(&CrashImage<'_>) -> Result<Vec<u64>, String>) {
+fn pending(read: u64) -> (Trace, impl Fn(&CrashImage) -> Result<Vec<u64>, String>) {
     let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
         (1..6).for_each(|line| memory.store(Addr::pm(64 * line), 1u64));
     });
-    let lines = move |image: &CrashImage<'_>| {
+    let lines = move |image: &CrashImage| {
         Ok((1..=read).map(|line| image.load::<u64>(Addr::pm(64 * line))).collect())
     };
     (run.unwrap(), lines)
@@ -228,11 +228,11 @@ impl Check for Apart {
         5
     }
 
-    fn recover(&self, image: &CrashImage<'_>) -> Result<u64, String> {
+    fn recover(&self, image: &CrashImage) -> Result<u64, String> {
         self.recover_part(image, 0)
     }
 
-    fn recover_part(&self, image: &CrashImage<'_>, part: usize) -> Result<u64, String> {
+    fn recover_part(&self, image: &CrashImage, part: usize) -> Result<u64, String> {
         Ok(image.load(Addr::pm(64 * (part as u64 + 1))))
     }
 
@@ -273,7 +273,7 @@ fn an_image_is_judged_again_once_more_is_promised() {
         memory.output(0);
     });
     let lost = check(
-        |image: &CrashImage<'_>| Ok(image.load::<u64>(Addr::pm(64))),
+        |image: &CrashImage| Ok(image.load::<u64>(Addr::pm(64))),
         |found, point| match (found, point.promised[0]) {
             (0, 1) => Err("lost".into()),
             _ => Ok(()),
@@ -298,7 +298,7 @@ fn transfer(memory: &impl Memory) {
     memory.persist(log, 8);
 }
 
-fn undo(image: &CrashImage<'_>, ordered: bool) -> Result<u64, String> {
+fn undo(image: &CrashImage, ordered: bool) -> Result<u64, String> {
     let (log, a, b) = (Addr::pm(64), Addr::pm(128), Addr::pm(192));
     if image.load::<u64>(log) == 1 {
         let old = image.load::<u64>(log.plus(8));
@@ -349,7 +349,7 @@ fn an_output_that_comes_before_its_store_is_found_under_every_model() {
     });
     let run = run.unwrap();
     let told = check(
-        |image: &CrashImage<'_>| Ok(image.load::<u64>(Addr::pm(64))),
+        |image: &CrashImage| Ok(image.load::<u64>(Addr::pm(64))),
         |found, point| if *found < point.promised[0] { Err("lost".into()) } else { Ok(()) },
     );
     for model in Model::all() {

@@ -125,7 +125,7 @@ fn outcomes(test: &Litmus, model: Model) -> BTreeSet<Outcome> {
     for threads in test.variants() {
         runs(&threads, model, |trace| {
             let outputs = outputs(trace);
-            let recover = |image: &CrashImage<'_>| {
+            let recover = |image: &CrashImage| {
                 let column = |column: &Column| match column {
                     Column::Memory(at) => image.load::<u64>(address(*at)),
                     Column::Register(_) => 0,

@@ -123,7 +123,7 @@ fn a_search_gives_the_same_outcome_twice() {
                 memory.order();
             });
             let options = Search { point_limit: 50, ..Search::new(model) };
-            let sum = |image: &CrashImage<'_>| {
+            let sum = |image: &CrashImage| {
                 let sum: u64 = (1..8).map(|line| image.load::<u64>(Addr::pm(64 * line))).sum();
                 if sum % 97 == 55 { Err(format!("sum {sum}")) } else { Ok(sum) }
             };
@@ -150,7 +150,7 @@ fn growing(is_early: bool) -> SearchOutcome {
         memory.persist(length, 8);
         memory.output(0);
     });
-    let found = |image: &CrashImage<'_>| {
+    let found = |image: &CrashImage| {
         let length: u64 = image.load(Addr::pm(64));
         if length == 0 {
             return Ok((image.pm_bytes(), 0));

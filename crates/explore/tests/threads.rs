@@ -28,7 +28,7 @@ fn put(memory: &Traced<'_>, at: Addr, value: u64) {
 fn explore<F: Eq + std::hash::Hash>(
     (threads, how): (usize, Schedules),
     program: fn(&Traced<'_>),
-    recover: impl Fn(&CrashImage<'_>) -> Result<F, String>,
+    recover: impl Fn(&CrashImage) -> Result<F, String>,
     judge: impl Fn(&F, &CrashPoint) -> Result<(), String>,
 ) -> Result<Option<(String, Finding)>, RunError> {
     let base = Schedule { threads, steps: 20_000, ..Schedule::default() };
@@ -62,7 +62,7 @@ fn shown(
     words: [Addr; 2],
     is_bad: fn([u64; 2], &[u64]) -> bool,
 ) -> Option<String> {
-    let recover = |image: &CrashImage<'_>| Ok(words.map(|at| image.load::<u64>(at)));
+    let recover = |image: &CrashImage| Ok(words.map(|at| image.load::<u64>(at)));
     let judge = |found: &[u64; 2], point: &CrashPoint| match is_bad(*found, &point.promised) {
         true => Err(format!("{found:?} after {:?}", point.promised)),
         false => Ok(()),
@@ -282,7 +282,7 @@ fn each_word_of_a_discarded_page_may_read_as_zero() {
         memory.output(1);
     }
     for word in 0..8 {
-        let recover = |image: &CrashImage<'_>| match image.pm_bytes() < 16_384 {
+        let recover = |image: &CrashImage| match image.pm_bytes() < 16_384 {
             true => Ok(1),
             false => Ok(image.load::<u64>(Addr::pm(8192 + 8 * word))),
         };
@@ -298,7 +298,7 @@ fn each_word_of_a_discarded_page_may_read_as_zero() {
 #[test]
 fn recovery_may_grow_the_pool_and_a_crash_of_it_keeps_the_length() {
     let far = Addr::pm(8192);
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         let before = image.pm_bytes();
         if !image.grow(12_288) {
             return Err("there is room".into());

@@ -53,7 +53,7 @@ fn no_crash_breaks_a_dictionary_however_its_objects_are_placed() {
                 }
             });
             let bytes = heap.pm_bytes();
-            let recover = |image: &CrashImage<'_>| {
+            let recover = |image: &CrashImage| {
                 let opened = Objects::open(image, bytes, placing);
                 opened.and_then(|objects| objects.contents(image)).map_err(|damage| damage.0)
             };

@@ -102,7 +102,7 @@ impl Visitor for Try {
                 worker.number += 1;
             }
         });
-        let recover = |image: &CrashImage<'_>| {
+        let recover = |image: &CrashImage| {
             let opened = W::open(image, layout).and_then(|app| app.contents(image));
             opened.map_err(|damage| damage.to_string())
         };

@@ -60,7 +60,7 @@ fn explore(kind: Logging, options: &RibbonOptions) -> Result<usize, String> {
         let turns = if seed % 2 == 0 { Turns::Random } else { Turns::Priorities(4) };
         traces.push(run(&Schedule { turns, seed, ..base.clone() }).expect("it ends"));
     }
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         let (heap, _) = Heap::open(image, NAME, bytes).map_err(|error| error.to_string())?;
         Ok(PAIR.map(|at| image.load::<u64>(Addr::plus(heap.root(), at))))
     };

@@ -90,7 +90,7 @@ impl Scene {
             traces.push(run(&schedule).unwrap_or_else(|error| panic!("{error}")));
         }
         let words = self.words;
-        let recover = |image: &CrashImage<'_>| {
+        let recover = |image: &CrashImage| {
             Ok(words.iter().map(|word| image.load(data.plus(*word))).collect::<Vec<u64>>())
         };
         let judge =

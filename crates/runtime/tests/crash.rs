@@ -38,7 +38,7 @@ fn explore_by(
     .expect("it ends");
     let states: Vec<State> = states(steps).iter().map(seen).collect();
     let recover =
-        |image: &CrashImage<'_>| reopen(image, image.pm_bytes(), flaw).map(|(_, state)| state);
+        |image: &CrashImage| reopen(image, image.pm_bytes(), flaw).map(|(_, state)| state);
     let judge = |found: &State, point: &seawall_explore::CrashPoint| {
         // A transaction is durable when it returns, whatever the model.
         let done = point.outputs[0] as usize;
@@ -267,7 +267,7 @@ fn a_heap_that_was_not_wholly_made_is_refused() {
     })
     .expect("it ends");
     let bytes = options.pm_bytes();
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         let Ok((heap, _)) = Heap::open(image, NAME, bytes) else { return Ok(false) };
         script::read(image, &heap).map(|state| state == State::default())
     };

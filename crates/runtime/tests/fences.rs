@@ -128,7 +128,7 @@ fn what_was_begun_is_ordered_at_once_and_durable_when_waited_for() {
             session.memory().output(0);
         });
         let bytes = options(1, 6).pm_bytes();
-        let recover = |image: &CrashImage<'_>| {
+        let recover = |image: &CrashImage| {
             let (heap, _) = Heap::open(image, NAME, bytes).map_err(|error| error.to_string())?;
             Ok([0, 8].map(|word| image.load::<u64>(heap.root().plus(word))))
         };

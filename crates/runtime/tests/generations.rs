@@ -68,7 +68,7 @@ fn run(size: Size, flaw: HeapFlaw, schedule: &Schedule) -> Trace {
 /// The first bad image of a run.
 fn explore(size: Size, trace: &Trace, how: &Search) -> Option<String> {
     let bytes = size.options().pm_bytes();
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         let (heap, _) = Heap::open(image, NAME, bytes).map_err(|error| error.to_string())?;
         (0..size.threads).map(|thread| size.round_of(image, size.part(&heap, thread))).collect()
     };
@@ -83,7 +83,7 @@ fn explore(size: Size, trace: &Trace, how: &Search) -> Option<String> {
 }
 
 impl Size {
-    fn round_of(self, image: &CrashImage<'_>, part: Addr) -> Result<u64, String> {
+    fn round_of(self, image: &CrashImage, part: Addr) -> Result<u64, String> {
         let words: Vec<u64> = (0..self.words).map(|word| image.load(part.plus(8 * word))).collect();
         match words.iter().all(|word| *word == words[0]) {
             true => Ok(words[0]),
@@ -180,7 +180,7 @@ fn explore_uneven(flaw: HeapFlaw, runs: u64) -> Option<(u64, String)> {
             memory.output(round - 1);
         }
     };
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         let opened = Heap::open(image, NAME, options.pm_bytes());
         let (heap, _) = opened.map_err(|error| error.to_string())?;
         Ok([0, 1].map(|thread| image.load::<u64>(SMALL.part(&heap, thread))))
@@ -242,7 +242,7 @@ fn explore_marks(flaw: HeapFlaw) -> Option<String> {
         }
     };
     let trace = record(image, &Schedule::default(), program).expect("it ends");
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         let opened = Heap::open(image, NAME, options.pm_bytes());
         let (heap, _) = opened.map_err(|error| error.to_string())?;
         Ok::<u64, String>(image.load(heap.root()))

@@ -197,7 +197,7 @@ fn explore(ops: [Op; 2], limit: usize, flaw: HeapFlaw) -> (usize, Option<String>
     let found = found.unwrap_or_else(|error| panic!("{ops:?}: {error}"));
     let how = Search { depth: 0, budget: 2_000, samples: 20, ..Search::new(Model::Px86) };
     let recover =
-        |image: &CrashImage<'_>| reopen(image, image.pm_bytes(), flaw).map(|(_, state)| state);
+        |image: &CrashImage| reopen(image, image.pm_bytes(), flaw).map(|(_, state)| state);
     let judge = |found: &State, point: &CrashPoint| {
         for (thread, op) in ops.iter().enumerate() {
             let own = thread * OWN as usize..(thread + 1) * OWN as usize;

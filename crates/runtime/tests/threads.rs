@@ -90,7 +90,7 @@ fn writer_and_retirer(memory: &Traced<'_>, heap: &Heap, kind: Logging) {
 /// The counters, and for each thread the round of its object.
 type Found = (u64, u64, [u64; 2]);
 
-fn recover(image: &CrashImage<'_>, bytes: u64, flaw: HeapFlaw) -> Result<Found, String> {
+fn recover(image: &CrashImage, bytes: u64, flaw: HeapFlaw) -> Result<Found, String> {
     let (heap, _) =
         Heap::open_flawed(image, NAME, bytes, flaw).map_err(|error| error.to_string())?;
     let mut live = 0;
@@ -148,7 +148,7 @@ fn explore(
         traces.push(run(&Schedule { turns, seed, ..base.clone() }).expect("it ends"));
     }
     let how = Search { depth: 0, budget: 3_000, samples: 20, ..Search::new(Model::Px86) };
-    let good = |image: &CrashImage<'_>| recover(image, bytes, flaw);
+    let good = |image: &CrashImage| recover(image, bytes, flaw);
     let bad = |trace: &Trace| search(trace, &how, &check(good, judge)).finding;
     let finding = traces.iter().find_map(bad).map(|finding| finding.to_string());
     (traces.len(), finding)

@@ -178,7 +178,7 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
     how: &Exploration,
     setup: impl FnOnce(&mut Thread<'_, R, Image>) -> Result<(), Error>,
     program: impl Fn(&mut Thread<'_, R, Traced<'_>>) -> Result<(), Error> + Clone + 'static,
-    look: impl Fn(&mut Thread<'_, R, CrashImage<'_>>) -> Result<F, ReadError>,
+    look: impl Fn(&mut Thread<'_, R, CrashImage>) -> Result<F, ReadError>,
     judge: impl Fn(&F, &Crashed) -> Result<(), String>,
 ) -> Result<Explored, ExploreError> {
     let options = HeapOptions {
@@ -190,7 +190,7 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
     };
     let (start, heap) = started(&options, setup)?;
     let bytes = start.pm_bytes();
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         let found = || {
             let mut thread = Thread::join(recovered::<R>(image, bytes)?, image)?;
             Ok::<_, HeapError>(look(&mut thread)?)

@@ -38,7 +38,7 @@ fn explore(model: Model, flaw: StrandFlaw) -> Result<Reached, String> {
         }
     })
     .expect("it ends");
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         logs.recover(image, image.pm_bytes()).map_err(|error| error.to_string())?;
         Ok(WORDS.map(|word| image.load::<u64>(data.plus(word))))
     };

@@ -44,7 +44,7 @@ fn explore<const SLOTS: usize, const KEYS: usize>(
     .expect("it ends");
     let bytes = options.pm_bytes();
     let recover =
-        |image: &CrashImage<'_>| reopen::<_, SLOTS, KEYS>(image, bytes).map(|(_, _, state)| state);
+        |image: &CrashImage| reopen::<_, SLOTS, KEYS>(image, bytes).map(|(_, _, state)| state);
     let judge = |found: &State, point: &CrashPoint| {
         let done = point.outputs[0] as usize;
         let next = (done + 1).min(states.len() - 1);

@@ -92,8 +92,7 @@ fn explore(race: &Race, flaw: BTreeFlaw, limit: usize, budget: u64) -> Result<us
     };
     let all = Schedules { interruptions: 2, limit, ..Schedules::new(Model::Px86) };
     let found = all.all(&base, record_one)?;
-    let recover =
-        |image: &CrashImage<'_>| reopen::<_, 3, 3>(image, bytes).map(|(_, _, state)| state);
+    let recover = |image: &CrashImage| reopen::<_, 3, 3>(image, bytes).map(|(_, _, state)| state);
     let judge = |found: &State, point: &CrashPoint| explained(race, found, &point.outputs);
     for (schedule, Run(trace)) in &found.runs {
         let how = Search { depth: 0, budget, ..Search::new(Model::Px86) };

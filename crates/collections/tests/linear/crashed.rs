@@ -59,9 +59,8 @@ fn run<K: Keyed>(
 
 /// Checks what the crashes of a run leave, up to so many.
 fn survives<K: Keyed>(run: &Run, plan: &Plan, model: Model, budget: u64) -> Result<u64, String> {
-    let recover = |image: &CrashImage<'_>| {
-        recovered::<K, _>(image, run.bytes, plan).map(|(_, _, found)| found)
-    };
+    let recover =
+        |image: &CrashImage| recovered::<K, _>(image, run.bytes, plan).map(|(_, _, found)| found);
     let judge = |found: &Contents, point: &CrashPoint| {
         let mut begun: Vec<u64> = point.outputs.iter().map(|done| done + 1).collect();
         let mut ops = run.ops.clone();

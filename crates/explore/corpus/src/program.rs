@@ -194,7 +194,7 @@ pub trait Case: Sync {
     ///
     /// # Errors
     /// What is wrong with that part.
-    fn recover(&self, image: &CrashImage<'_>, fixed: bool, part: usize) -> Result<Found, String>;
+    fn recover(&self, image: &CrashImage, fixed: bool, part: usize) -> Result<Found, String>;
 
     /// Judges what recovery found.
     ///
@@ -216,7 +216,7 @@ impl<C: Case + ?Sized> Case for &C {
         (**self).parts()
     }
 
-    fn recover(&self, image: &CrashImage<'_>, fixed: bool, part: usize) -> Result<Found, String> {
+    fn recover(&self, image: &CrashImage, fixed: bool, part: usize) -> Result<Found, String> {
         (**self).recover(image, fixed, part)
     }
 
@@ -246,7 +246,7 @@ impl<P: Program> Case for Entry<P> {
         self.0.parts()
     }
 
-    fn recover(&self, image: &CrashImage<'_>, fixed: bool, part: usize) -> Result<Found, String> {
+    fn recover(&self, image: &CrashImage, fixed: bool, part: usize) -> Result<Found, String> {
         self.0.recover_part(image, fixed, part)
     }
 

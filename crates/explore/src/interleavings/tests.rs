@@ -160,7 +160,7 @@ fn states(
     let all = RefCell::new(BTreeSet::new());
     let program = move |memory: &Traced<'_>| wander(memory, seed, calls);
     let visit = |_: &Schedule, trace: Trace| {
-        let words = |image: &CrashImage<'_>| Ok(WORDS.map(|at| image.load::<u64>(at)).to_vec());
+        let words = |image: &CrashImage| Ok(WORDS.map(|at| image.load::<u64>(at)).to_vec());
         let judge = |found: &Vec<u64>, point: &CrashPoint| {
             let state = (found.clone(), point.promised.clone(), point.outputs.clone());
             all.borrow_mut().insert(state);

@@ -30,7 +30,7 @@ fn sparse() -> Image {
     Image::from_pm(image.into_pm(), options.dram_bytes())
 }
 
-fn recovered(image: &CrashImage<'_>, flaw: HeapFlaw) -> Result<(u64, Vec<u64>), String> {
+fn recovered(image: &CrashImage, flaw: HeapFlaw) -> Result<(u64, Vec<u64>), String> {
     let bytes = options(CHUNKS).pm_bytes();
     let opened = typed::open_flawed::<List<'_>, _, HeapError>(image, NAME, bytes, flaw, |pool| {
         Ok((pool.heap(), pool.recovered().moved))
@@ -41,7 +41,7 @@ fn recovered(image: &CrashImage<'_>, flaw: HeapFlaw) -> Result<(u64, Vec<u64>), 
 }
 
 /// The same, and another cycle ends what the one before has left; gives what there is behind that.
-fn recovered_and_ended(image: &CrashImage<'_>, flaw: HeapFlaw) -> Result<(u64, Vec<u64>), String> {
+fn recovered_and_ended(image: &CrashImage, flaw: HeapFlaw) -> Result<(u64, Vec<u64>), String> {
     let (moved, before) = recovered(image, flaw)?;
     image.restart();
     let bytes = options(CHUNKS).pm_bytes();
@@ -89,7 +89,7 @@ fn moves_all(
         if values == KEPT { Ok(()) } else { Err(format!("{found:?}")) }
     };
     let how = Search { depth: 1, ..Search::new(Model::Px86) };
-    let recover = move |image: &CrashImage<'_>| recovered(image, flaw);
+    let recover = move |image: &CrashImage| recovered(image, flaw);
     match search(&trace, &how, &check(recover, judge)).finding {
         None => Ok(()),
         Some(finding) => Err(finding.to_string()),
@@ -243,7 +243,7 @@ fn between(
     let trace = trace.map_err(|error| error.to_string())?;
     let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| explained(found, point.outputs[0]);
     let how = Search { depth: 0, budget: 20_000, ..Search::new(Model::Px86) };
-    let recover = move |image: &CrashImage<'_>| recovered_and_ended(image, flaw);
+    let recover = move |image: &CrashImage| recovered_and_ended(image, flaw);
     match search(&trace, &how, &check(recover, judge)).finding {
         None => Ok(!is_over.get()),
         Some(finding) => Err(finding.to_string()),
@@ -304,7 +304,7 @@ fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64, retires: bool) -> Resul
     }
     let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| explained(found, point.outputs[1]);
     let how = Search { depth: 0, budget: 5_000, ..Search::new(Model::Px86) };
-    let recover = move |image: &CrashImage<'_>| recovered(image, flaw);
+    let recover = move |image: &CrashImage| recovered(image, flaw);
     let finding = |trace: &Trace| search(trace, &how, &check(recover, judge)).finding;
     match traces.iter().find_map(finding) {
         None => Ok(traces.len()),
@@ -376,7 +376,7 @@ fn met(flaw: HeapFlaw) -> Result<(), String> {
     let trace = trace.map_err(|error| error.to_string())?;
     let judge = |found: &(u64, Vec<u64>), point: &CrashPoint| explained(found, point.outputs[0]);
     let how = Search { depth: 0, ..Search::new(Model::Px86) };
-    let recover = |image: &CrashImage<'_>| recovered(image, HeapFlaw::None);
+    let recover = |image: &CrashImage| recovered(image, HeapFlaw::None);
     match search(&trace, &how, &check(recover, judge)).finding {
         None => Ok(()),
         Some(finding) => Err(finding.to_string()),

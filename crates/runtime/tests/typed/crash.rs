@@ -130,7 +130,7 @@ fn explore(kind: Logging, model: Model, flaw: HeapFlaw) -> Result<(), String> {
         .expect("room");
     })
     .expect("it ends");
-    let recover = |image: &CrashImage<'_>| {
+    let recover = |image: &CrashImage| {
         typed::open::<Root<'_>, _, Text>(image, NAME, bytes, |pool| {
             read(&mut pool.join(image), pool).map_err(Text)
         })

@@ -37,7 +37,7 @@ fn program(memory: &Traced<'_>, heap: Heap) {
 }
 
 /// How many accounts, nodes and numbers there are, and whether each is what it should be.
-fn recover(image: &CrashImage<'_>) -> Result<[usize; 3], String> {
+fn recover(image: &CrashImage) -> Result<[usize; 3], String> {
     let found = typed::open::<Root<'_>, _, HeapError>(image, NAME, options().pm_bytes(), |pool| {
         let mut session = pool.join(image);
         let root = session.get(pool.root())?;

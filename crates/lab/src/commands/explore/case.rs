@@ -80,11 +80,11 @@ impl Check for CaseCheck {
         self.case.parts()
     }
 
-    fn recover(&self, image: &CrashImage<'_>) -> Result<Found, String> {
+    fn recover(&self, image: &CrashImage) -> Result<Found, String> {
         self.recover_part(image, 0)
     }
 
-    fn recover_part(&self, image: &CrashImage<'_>, part: usize) -> Result<Found, String> {
+    fn recover_part(&self, image: &CrashImage, part: usize) -> Result<Found, String> {
         self.case.recover(image, self.fixed, part).map(Found::Case)
     }
 

@@ -202,7 +202,7 @@ struct WorkloadCheck<W> {
 }
 
 impl<W: Workload> WorkloadCheck<W> {
-    fn recover_once(&self, image: &CrashImage<'_>) -> Result<Contents, String> {
+    fn recover_once(&self, image: &CrashImage) -> Result<Contents, String> {
         let workload = W::open_flawed(image, self.layout, self.flaw)
             .map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
         workload.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
@@ -218,7 +218,7 @@ impl<W: Workload> WorkloadCheck<W> {
 impl<W: Workload> Check for WorkloadCheck<W> {
     type Found = Found;
 
-    fn recover(&self, image: &CrashImage<'_>) -> Result<Found, String> {
+    fn recover(&self, image: &CrashImage) -> Result<Found, String> {
         let after = self.recover_once(image)?;
         image.restart();
         if after != self.recover_once(image)? {

@@ -382,11 +382,11 @@ mod tests {
         let mut exchanged = without.clone();
         exchanged.insert(refused, 7);
         let states = [contents.clone(), contents, without, exchanged];
-        let recover = |image: &CrashImage<'_>| {
+        let recover = |image: &CrashImage| {
             let contents = table.recover(image).and_then(|()| table.contents(image));
             contents.map_err(|damage| damage.to_string())
         };
-        let recover_and_go_on = |image: &CrashImage<'_>| {
+        let recover_and_go_on = |image: &CrashImage| {
             let contents = recover(image)?;
             goes_on(image, &table, contents.clone()).map(|()| contents)
         };

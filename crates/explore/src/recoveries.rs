@@ -1,0 +1,228 @@
+//! What is known of recovery, from crash to crash and from run to run of one program.
+//!
+//! Recovery is a function of the image. What it was seen to read, find and store therefore holds
+//! for the images of other runs, too, if they started from the same memory and are checked by the
+//! same recovery; only the judgement is a run's own. Most schedules of a program leave images that
+//! recovery cannot tell from those of schedules before.
+
+use crate::check::{Check, Findings};
+use crate::crashed::{CrashImage, Pass, Prefer};
+use crate::options::Search;
+use crate::trace::Trace;
+use crate::tree::{End, NodeId, Tree};
+use crate::walk::CrashPoint;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::cell::RefCell;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+/// What is known of the recovery of a program. Its memory is bounded: some 100 MB at most.
+///
+/// All searches that share it must be of checks with the same
+/// [`recover`](crate::Check::recover).
+pub struct Recoveries<F> {
+    pub(crate) found: Interner<F>,
+    pub(crate) seen: Seen,
+}
+
+impl<F> Default for Recoveries<F> {
+    fn default() -> Recoveries<F> {
+        Recoveries { found: Interner::default(), seen: Seen::default() }
+    }
+}
+
+/// Nodes after which what was seen is forgotten at the next failure point. A point at which there
+/// are twice as many counts as one with too many images.
+const NODES_MAX: usize = 2_000_000;
+
+/// What recovery was seen to do, whatever it finds.
+#[derive(Default)]
+pub(crate) struct Seen {
+    image: Option<CrashImage>,
+    /// For each part and depth of crashes, what recovery did, and the value of `varied` when the
+    /// tree was begun.
+    trees: Vec<(Tree, u32)>,
+    depths: usize,
+    /// Whether the words of recovery's non-temporal stores persist on their own.
+    by_lanes: bool,
+    /// Times that recovery, or a run, stored to a line which none had stored to before.
+    varied: u32,
+    /// The distinct traces of recovery, by hash.
+    recordings: FxHashMap<u64, Vec<Arc<Trace>>>,
+}
+
+impl Seen {
+    /// Gets ready for the crashes of a run.
+    pub(crate) fn begin(&mut self, trace: &Trace, how: &Search, parts: usize) {
+        let (depths, by_lanes) = (how.depth + 1, how.model.buffers_stores());
+        let fits = self.image.as_ref().is_some_and(|image| image.fits(trace, how.steps));
+        if !fits || self.by_lanes != by_lanes {
+            self.image = Some(CrashImage::new(trace, how.steps));
+            self.trees.clear();
+            self.recordings.clear();
+        }
+        // The recovery after the last crash was not recorded.
+        if self.depths != depths || self.trees.len() != depths * parts {
+            self.trees = (0..depths * parts).map(|_| (Tree::default(), 0)).collect();
+        }
+        (self.depths, self.by_lanes) = (depths, by_lanes);
+        if self.image().may_store(trace) {
+            self.forget();
+        }
+    }
+
+    pub(crate) fn image(&self) -> &CrashImage {
+        self.image.as_ref().expect("a search has begun")
+    }
+
+    /// The number of the tree of a part, after so many crashes of recovery.
+    pub(crate) fn tree_of(&self, part: usize, depth: usize) -> usize {
+        part * self.depths + depth
+    }
+
+    pub(crate) fn tree(&self, tree: usize) -> &Tree {
+        &self.trees[tree].0
+    }
+
+    /// Forgets everything.
+    fn forget(&mut self) {
+        self.varied += 1;
+        self.recordings.clear();
+        (0..self.trees.len()).for_each(|tree| self.begin_tree(tree));
+    }
+
+    /// Forgets everything if it has become too much; false if not.
+    pub(crate) fn forget_if_full(&mut self) -> bool {
+        let is_full = self.nodes() > NODES_MAX;
+        if is_full {
+            self.forget();
+        }
+        is_full
+    }
+
+    /// Whether a failure point has too many images.
+    pub(crate) fn is_too_full(&self) -> bool {
+        self.nodes() > 2 * NODES_MAX
+    }
+
+    fn nodes(&self) -> usize {
+        self.trees.iter().map(|(tree, _)| tree.len()).sum()
+    }
+
+    pub(crate) fn begin_tree(&mut self, tree: usize) {
+        self.trees[tree] = (Tree::default(), self.varied);
+    }
+
+    /// Whether recovery has come to store to more lines since the tree was begun.
+    pub(crate) fn is_outdated(&self, tree: usize) -> bool {
+        self.trees[tree].1 != self.varied
+    }
+
+    /// Takes note of the lines that a recovery stores to.
+    pub(crate) fn may_store(&mut self, recording: &Trace) {
+        if self.image().may_store(recording) {
+            self.varied += 1;
+        }
+    }
+
+    /// Adds a pass to the tree.
+    pub(crate) fn add(
+        &mut self,
+        tree: usize,
+        pass: &[(u32, u64)],
+        found: u32,
+        recording: Option<Trace>,
+    ) -> NodeId {
+        let recording = recording.map(|recording| self.intern(recording));
+        self.trees[tree].0.add(pass, End { found, recording })
+    }
+
+    pub(crate) fn link(&mut self, tree: usize, node: NodeId, value: u64, child: NodeId) {
+        self.trees[tree].0.link(node, value, child);
+    }
+
+    fn intern(&mut self, recording: Trace) -> Arc<Trace> {
+        let by_lanes = self.by_lanes.then(|| recording.by_lanes()).flatten();
+        let recording = by_lanes.unwrap_or(recording);
+        let hash = FxBuildHasher.hash_one(
+            recording.stores.iter().map(|s| (s.at.bits(), s.change.new)).collect::<Vec<_>>(),
+        );
+        let same = self.recordings.entry(hash).or_default();
+        if let Some(known) = same.iter().find(|known| known.is_same(&recording)) {
+            return known.clone();
+        }
+        let recording = Arc::new(recording);
+        same.push(recording.clone());
+        recording
+    }
+}
+
+/// What a check has found, each different finding once: equal findings have the same number.
+pub(crate) struct Interner<F> {
+    found: RefCell<Vec<Result<F, String>>>,
+    by_hash: RefCell<FxHashMap<u64, Vec<u32>>>,
+}
+
+impl<F> Default for Interner<F> {
+    fn default() -> Interner<F> {
+        Interner { found: RefCell::default(), by_hash: RefCell::default() }
+    }
+}
+
+impl<F: Eq + Hash> Interner<F> {
+    fn intern(&self, result: Result<F, String>) -> u32 {
+        let hash = FxBuildHasher.hash_one(&result);
+        let (mut found, mut by_hash) = (self.found.borrow_mut(), self.by_hash.borrow_mut());
+        let same = by_hash.entry(hash).or_default();
+        if let Some(known) = same.iter().find(|known| found[**known as usize] == result) {
+            return *known;
+        }
+        same.push(found.len() as u32);
+        found.push(result);
+        found.len() as u32 - 1
+    }
+}
+
+/// The check of a run, and what it has found.
+pub(crate) struct Interned<'a, C: Check> {
+    pub(crate) check: &'a C,
+    pub(crate) found: &'a Interner<C::Found>,
+}
+
+impl<C: Check> Findings for Interned<'_, C> {
+    fn parts(&self) -> usize {
+        self.check.parts().max(1)
+    }
+
+    fn recover(&self, image: &CrashImage, part: usize) -> u32 {
+        self.found.intern(self.check.recover_part(image, part))
+    }
+
+    fn panicked(&self, panic: &str) -> u32 {
+        self.found.intern(Err(format!("recovery panicked: {panic}")))
+    }
+
+    fn judge(&self, found: u32, point: &CrashPoint) -> Result<(), String> {
+        match &self.found.found.borrow()[found as usize] {
+            Ok(found) => self.check.judge(found, point),
+            Err(message) => Err(message.clone()),
+        }
+    }
+}
+
+/// Runs recovery on the images that are open, and returns what it found besides the pass.
+pub(crate) fn recover(
+    image: &CrashImage,
+    check: &dyn Findings,
+    part: usize,
+    path: &[(u32, u64)],
+    prefer: Prefer,
+    records: bool,
+) -> (u32, Pass<u32>) {
+    let pass = image.pass(path, prefer, records, |image| check.recover(image, part));
+    let found = match &pass.result {
+        Ok(found) => *found,
+        Err(panic) => check.panicked(panic),
+    };
+    (found, pass)
+}
