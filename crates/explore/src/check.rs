@@ -43,26 +43,32 @@ pub trait Check {
     fn judge(&self, found: &Self::Found, point: &CrashPoint) -> Result<(), String>;
 }
 
-/// A boxed check of any type.
-impl<C: Check + ?Sized> Check for Box<C> {
-    type Found = C::Found;
+macro_rules! through {
+    ($Pointer:ty) => {
+        impl<C: Check + ?Sized> Check for $Pointer {
+            type Found = C::Found;
 
-    fn recover(&self, image: &CrashImage) -> Result<C::Found, String> {
-        (**self).recover(image)
-    }
+            fn recover(&self, image: &CrashImage) -> Result<C::Found, String> {
+                (**self).recover(image)
+            }
 
-    fn parts(&self) -> usize {
-        (**self).parts()
-    }
+            fn parts(&self) -> usize {
+                (**self).parts()
+            }
 
-    fn recover_part(&self, image: &CrashImage, part: usize) -> Result<C::Found, String> {
-        (**self).recover_part(image, part)
-    }
+            fn recover_part(&self, image: &CrashImage, part: usize) -> Result<C::Found, String> {
+                (**self).recover_part(image, part)
+            }
 
-    fn judge(&self, found: &C::Found, point: &CrashPoint) -> Result<(), String> {
-        (**self).judge(found, point)
-    }
+            fn judge(&self, found: &C::Found, point: &CrashPoint) -> Result<(), String> {
+                (**self).judge(found, point)
+            }
+        }
+    };
 }
+
+through!(&C);
+through!(Box<C>);
 
 /// A [`Check`] made of two functions.
 pub fn check<F, R, J>(recover: R, judge: J) -> impl Check<Found = F>
@@ -71,10 +77,13 @@ where
     R: Fn(&CrashImage) -> Result<F, String>,
     J: Fn(&F, &CrashPoint) -> Result<(), String>,
 {
-    Both(recover, judge)
+    Both { recover, judge }
 }
 
-struct Both<R, J>(R, J);
+struct Both<R, J> {
+    recover: R,
+    judge: J,
+}
 
 impl<F, R, J> Check for Both<R, J>
 where
@@ -85,11 +94,11 @@ where
     type Found = F;
 
     fn recover(&self, image: &CrashImage) -> Result<F, String> {
-        self.0(image)
+        (self.recover)(image)
     }
 
     fn judge(&self, found: &F, point: &CrashPoint) -> Result<(), String> {
-        self.1(found, point)
+        (self.judge)(found, point)
     }
 }
 

@@ -13,6 +13,7 @@
 
 use crate::models::order::{Cut, PersistOrder};
 use crate::reached::{OPEN_MAX, combinations};
+use crate::recovered::{Access, Did, LOGGED};
 use crate::relocated::Copied;
 use crate::trace::{Event, Kind, Trace};
 use crate::words::LineIndex;
@@ -75,6 +76,9 @@ pub struct CrashImage {
     records: Cell<bool>,
     /// Whether recovery has ever read persistent memory.
     has_read: Cell<bool>,
+    /// What recovery does, if that is wanted.
+    log: RefCell<Vec<Access>>,
+    logs: Cell<bool>,
 }
 
 /// The images that are not ruled out.
@@ -142,6 +146,8 @@ impl CrashImage {
             recording: RefCell::new(Trace::empty(1)),
             records: Cell::new(false),
             has_read: Cell::new(false),
+            log: RefCell::default(),
+            logs: Cell::new(false),
         };
         image.may_store(trace);
         image
@@ -157,6 +163,23 @@ impl CrashImage {
     /// Whether recovery has ever read persistent memory.
     pub(crate) fn has_read(&self) -> bool {
         self.has_read.get()
+    }
+
+    /// What recovery does with persistent memory while `recover` runs.
+    pub(crate) fn logged(&self, recover: impl FnOnce()) -> Vec<Access> {
+        self.logs.set(true);
+        recover();
+        self.logs.set(false);
+        self.log.take()
+    }
+
+    #[cold]
+    fn log(&self, did: Did, place: &'static Location<'static>) {
+        let mut log = self.log.borrow_mut();
+        if log.len() == LOGGED {
+            log.drain(..LOGGED / 2);
+        }
+        log.push(Access { did, place });
     }
 
     pub(crate) fn layers(&self) -> usize {
@@ -459,6 +482,9 @@ impl CrashImage {
     #[track_caller]
     fn put(&self, at: Addr, width: Width, value: u64, locked: bool) {
         let (word, shift) = self.start.place(at, width);
+        if self.logs.get() {
+            self.log(Did::Wrote(at, width, value), Location::caller());
+        }
         let word = word as u32;
         let new = match width {
             Width::B8 => value,
@@ -529,7 +555,11 @@ impl Memory for CrashImage {
         }
         self.has_read.set(true);
         let (word, shift) = self.start.place(at, width);
-        self.word(word as u32) >> shift & width.mask()
+        let value = self.word(word as u32) >> shift & width.mask();
+        if self.logs.get() {
+            self.log(Did::Read(at, width, value), Location::caller());
+        }
+        value
     }
 
     #[inline]
@@ -564,6 +594,9 @@ impl Memory for CrashImage {
     }
 
     fn fence(&self, fence: Fence) {
+        if self.logs.get() {
+            self.log(Did::Fenced(fence), Location::caller());
+        }
         self.note(fence.into(), Location::caller());
     }
 

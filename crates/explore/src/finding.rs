@@ -2,6 +2,7 @@
 
 use crate::crash::Crash;
 use crate::models::order::Cut;
+use crate::recovered::{Access, RecoveryStep, steps};
 use crate::replay_string::{CrashChoice, CrashPath};
 use crate::trace::{Event, Kind, Store, Trace};
 use crate::walk::Walk;
@@ -13,11 +14,16 @@ use std::sync::Arc;
 /// Stores of each kind that the text form lists before it only counts.
 const LISTED: usize = 8;
 
+/// Steps of recovery that the text form lists.
+const STEPS_LISTED: usize = 12;
+
 /// A store, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreNote {
-    /// The address, as `pm:0x..`.
+    /// The address, as `pm:0x..`, and as bytes from the start of the pool.
     pub address: String,
+    #[serde(skip)]
+    pub(crate) at: u64,
     /// Its width in bytes.
     pub bytes: u64,
     /// The value before.
@@ -29,6 +35,20 @@ pub struct StoreNote {
     /// Operation of that thread, from 0.
     pub operation: u32,
     /// The call, as file:line.
+    pub place: String,
+    /// The first other thread that read it before the crash, and the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reader: Option<(u16, String)>,
+}
+
+/// A turn of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TurnNote {
+    /// The thread.
+    pub thread: u16,
+    /// What it did in this turn that is recorded.
+    pub events: usize,
+    /// The last call of the turn, as file:line.
     pub place: String,
 }
 
@@ -46,8 +66,10 @@ pub struct InFlight {
 /// An image that fails the check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Builds the image again.
+    /// Builds the image again, from the run.
     pub choice: CrashPath,
+    /// The turns of the run's threads, if a [whole exploration](crate::explore()) found it.
+    pub schedule: Option<String>,
     /// The message of the check.
     pub message: String,
     /// Events of the whole run.
@@ -65,9 +87,16 @@ pub struct Finding {
     pub early_others: usize,
     /// When power failed again: each recovery that it cut short.
     pub recoveries: Vec<CutRecovery>,
+    /// What recovery read of the lost and the early stores, and what it wrote, up to the failure.
+    pub recovery: Vec<RecoveryStep>,
+    /// Whose turn it was before the crash, the last turns, if there are several threads.
+    pub turns: Vec<TurnNote>,
     /// What happened before the crash, the last [`TIMELINE`] events of the run.
     pub timeline: Vec<EventNote>,
 }
+
+/// Turns before a crash that a finding holds.
+const TURNS: usize = 6;
 
 /// Events before a crash that a finding holds.
 pub const TIMELINE: usize = 80;
@@ -118,7 +147,33 @@ fn note(trace: &Trace, store: &Store) -> StoreNote {
         thread: event.thread,
         operation: event.operation,
         place: place(event),
+        at: store.at.offset(),
+        reader: None,
     }
+}
+
+/// The first other thread that read the store before event `end`.
+fn reader(trace: &Trace, store: &Store, end: usize) -> Option<(u16, String)> {
+    let from = store.event as usize;
+    let writer = trace.events[from].thread;
+    let reads = |event: &&Event| match event.kind {
+        Kind::Read { word, from: None, .. } => word == store.change.word && event.thread != writer,
+        _ => false,
+    };
+    trace.events[from..end].iter().find(reads).map(|event| (event.thread, place(event)))
+}
+
+/// The last turns before event `end`.
+fn turns(trace: &Trace, end: usize) -> Vec<TurnNote> {
+    let same = |a: &Event, b: &Event| a.thread == b.thread;
+    let turns = trace.events[..end].chunk_by(same).map(|turn| TurnNote {
+        thread: turn[0].thread,
+        events: turn.len(),
+        place: turn.last().map_or(String::new(), place),
+    });
+    let mut all: Vec<TurnNote> = turns.collect();
+    let from = all.len().saturating_sub(TURNS);
+    if trace.threads > 1 { all.split_off(from) } else { Vec::new() }
 }
 
 /// What a crash lost of a trace, and what came early.
@@ -140,12 +195,13 @@ fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
         if store.old == store.new {
             continue;
         }
+        let told = || StoreNote { reader: reader(trace, store, crash.event), ..note(trace, store) };
         if *rank > crash.cut.get(store.line) {
-            lost.push(note(trace, store));
+            lost.push(told());
         } else if !lost.is_empty() && *rank > decisive.get(store.line) {
             early_others += 1;
         } else if !lost.is_empty() {
-            early.push(note(trace, store));
+            early.push(told());
         }
     }
     Gone { lost, early, early_others }
@@ -206,19 +262,26 @@ fn what(trace: &Trace, kind: Kind) -> String {
 }
 
 impl Finding {
+    /// The string that builds the image again: `TURNS/MODEL/EVENT/LOST`.
+    pub fn replay(&self) -> String {
+        format!("{}/{}", self.schedule.as_deref().unwrap_or("s"), self.choice)
+    }
+
     /// `scenes` are the traces that the crashes cut short; `decisive` is of the last one.
     pub(crate) fn describe(
         walk: &Walk<'_>,
         crashes: &[Crash],
         scenes: &[Arc<Trace>],
         decisive: &Cut,
+        accesses: &[Access],
         message: String,
     ) -> Finding {
         let trace = walk.trace;
         let done = &trace.events[..walk.point.event];
+        let (_, outputs) = walk.point.told();
         let in_flight = (0..trace.threads).map(|thread| InFlight {
             thread,
-            operation: walk.point.outputs[thread],
+            operation: outputs[thread],
             place: done
                 .iter()
                 .rfind(|e| usize::from(e.thread) == thread)
@@ -240,11 +303,21 @@ impl Finding {
                 early,
             }
         });
+        let recoveries: Vec<CutRecovery> = recoveries.collect();
+        let all = |own: &[StoreNote], of: fn(&CutRecovery) -> &[StoreNote]| {
+            [own, &recoveries.iter().flat_map(of).cloned().collect::<Vec<_>>()].concat()
+        };
+        let recovery = steps(
+            accesses,
+            &all(&lost, |recovery| &recovery.lost),
+            &all(&early, |recovery| &recovery.early),
+        );
         let timeline = timeline(trace, &crashes[0]);
         let crashes =
             crashes.iter().zip(scenes).map(|(crash, trace)| CrashChoice::of(trace, crash));
         Finding {
             choice: CrashPath { model: walk.model, crashes: crashes.collect() },
+            schedule: None,
             message,
             events: trace.events.len(),
             last_thread: done.last().map(|event| event.thread),
@@ -252,7 +325,9 @@ impl Finding {
             lost,
             early,
             early_others,
-            recoveries: recoveries.collect(),
+            recoveries,
+            recovery,
+            turns: turns(trace, walk.point.event),
             timeline,
         }
     }
@@ -271,6 +346,11 @@ impl fmt::Display for Finding {
                 _ => writeln!(f, "    thread {thread}{here} in operation {operation}, at {place}")?,
             }
         }
+        if self.turns.len() > 1 {
+            let turn = |TurnNote { thread, place, .. }: &TurnNote| format!("{thread} to {place}");
+            let turns: Vec<String> = self.turns.iter().map(turn).collect();
+            writeln!(f, "    turns: thread {}", turns.join(", then "))?;
+        }
         list(f, "lost: stored before the crash, not durable", &self.lost)?;
         list(f, "early: durable, stored after a lost one, and it matters", &self.early)?;
         match self.early_others {
@@ -285,6 +365,17 @@ impl fmt::Display for Finding {
             list(f, "lost: stored by recovery before the crash, not durable", lost)?;
             list(f, "early: durable, stored by recovery after a lost one", early)?;
         }
+        if !self.recovery.is_empty() {
+            writeln!(f, "  recovery, up to the failure:")?;
+        }
+        let steps = self.recovery.len();
+        match steps.saturating_sub(STEPS_LISTED) {
+            0 => {}
+            more => writeln!(f, "    ({more} steps)")?,
+        }
+        for step in &self.recovery[steps.saturating_sub(STEPS_LISTED)..] {
+            writeln!(f, "    {step}")?;
+        }
         Ok(())
     }
 }
@@ -295,12 +386,16 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, stores: &[StoreNote]) -> fmt::R
     }
     writeln!(f, "  {title}:")?;
     for store in stores.iter().take(LISTED) {
-        let StoreNote { address, bytes, old, new, thread, operation, place } = store;
-        writeln!(
+        let StoreNote { address, bytes, old, new, thread, operation, place, .. } = store;
+        write!(
             f,
             "    {address} ({bytes} bytes) {old:#x} -> {new:#x}, \
              thread {thread} operation {operation}, {place}"
         )?;
+        match &store.reader {
+            Some((thread, place)) => writeln!(f, "; thread {thread} read it at {place}")?,
+            None => writeln!(f)?,
+        }
     }
     match stores.len().saturating_sub(LISTED) {
         0 => Ok(()),

@@ -41,8 +41,12 @@ pub struct SearchOutcome {
     pub sampled_points: u64,
     /// True if the budget ended the search.
     pub out_of_budget: bool,
-    /// True if it was stopped from outside.
+    /// True if it was stopped from outside, or by its time.
     pub stopped: bool,
+    /// True if recovery read persistent memory.
+    pub has_read: bool,
+    /// True if the judgement looked at what was promised.
+    pub has_asked: bool,
     /// The smallest failing image made from the first one found.
     #[serde(skip_deserializing)]
     pub finding: Option<Finding>,
@@ -61,6 +65,8 @@ impl SearchOutcome {
             sampled_points: 0,
             out_of_budget: false,
             stopped: false,
+            has_read: false,
+            has_asked: false,
             finding: None,
         }
     }
@@ -68,6 +74,11 @@ impl SearchOutcome {
     /// The outcome of looking at one image, as [`replay`](crate::replay()) does.
     pub fn of_replay(model: Model, finding: Option<Finding>) -> SearchOutcome {
         SearchOutcome { points: 1, runs: 1, states: 1, finding, ..SearchOutcome::of(model) }
+    }
+
+    /// True if every image was tried.
+    pub fn is_complete(&self) -> bool {
+        self.reached == Reached::Complete && !self.stopped
     }
 
     /// Adds the outcome of the same search elsewhere: on other points, or another run.
@@ -80,6 +91,8 @@ impl SearchOutcome {
         self.sampled_points += other.sampled_points;
         self.out_of_budget |= other.out_of_budget;
         self.stopped |= other.stopped;
+        self.has_read |= other.has_read;
+        self.has_asked |= other.has_asked;
         self.finding = self.finding.take().or(other.finding);
     }
 }
@@ -98,7 +111,7 @@ impl fmt::Display for SearchOutcome {
             Reached::Pairs => "all pairs of lines ahead or behind",
         })?;
         if self.stopped {
-            f.write_str("; interrupted")
+            f.write_str("; stopped")
         } else if self.out_of_budget {
             write!(f, "; budget reached after {} crash states", self.states)
         } else {

@@ -7,6 +7,7 @@
 
 use crate::check::{Check, Findings};
 use crate::crashed::{CrashImage, Pass, Prefer};
+use crate::guard::guarded;
 use crate::options::Search;
 use crate::trace::Trace;
 use crate::tree::{End, NodeId, Tree};
@@ -31,9 +32,9 @@ impl<F> Default for Recoveries<F> {
     }
 }
 
-/// Nodes after which what was seen is forgotten at the next failure point. A point at which there
+/// Nodes, and events of recoveries, after which what was seen is forgotten at the next failure point. A point at which there
 /// are twice as many counts as one with too many images.
-const NODES_MAX: usize = 2_000_000;
+const NODES_MAX: usize = 1_000_000;
 
 /// What recovery was seen to do, whatever it finds.
 #[derive(Default)]
@@ -49,6 +50,8 @@ pub(crate) struct Seen {
     varied: u32,
     /// The distinct traces of recovery, by hash.
     recordings: FxHashMap<u64, Vec<Arc<Trace>>>,
+    /// Events of these traces.
+    events: usize,
 }
 
 impl Seen {
@@ -59,7 +62,7 @@ impl Seen {
         if !fits || self.by_lanes != by_lanes {
             self.image = Some(CrashImage::new(trace, how.steps));
             self.trees.clear();
-            self.recordings.clear();
+            self.forget_recordings();
         }
         // The recovery after the last crash was not recorded.
         if self.depths != depths || self.trees.len() != depths * parts {
@@ -87,7 +90,7 @@ impl Seen {
     /// Forgets everything.
     fn forget(&mut self) {
         self.varied += 1;
-        self.recordings.clear();
+        self.forget_recordings();
         (0..self.trees.len()).for_each(|tree| self.begin_tree(tree));
     }
 
@@ -106,7 +109,12 @@ impl Seen {
     }
 
     fn nodes(&self) -> usize {
-        self.trees.iter().map(|(tree, _)| tree.len()).sum()
+        self.events + self.trees.iter().map(|(tree, _)| tree.len()).sum::<usize>()
+    }
+
+    fn forget_recordings(&mut self) {
+        self.recordings.clear();
+        self.events = 0;
     }
 
     pub(crate) fn begin_tree(&mut self, tree: usize) {
@@ -152,6 +160,7 @@ impl Seen {
             return known.clone();
         }
         let recording = Arc::new(recording);
+        self.events += recording.events.len();
         same.push(recording.clone());
         recording
     }
@@ -204,7 +213,8 @@ impl<C: Check> Findings for Interned<'_, C> {
 
     fn judge(&self, found: u32, point: &CrashPoint) -> Result<(), String> {
         match &self.found.found.borrow()[found as usize] {
-            Ok(found) => self.check.judge(found, point),
+            Ok(found) => guarded(|| self.check.judge(found, point))
+                .unwrap_or_else(|panic| Err(format!("the judgement panicked: {panic}"))),
             Err(message) => Err(message.clone()),
         }
     }

@@ -1,6 +1,7 @@
 //! The string that names one image of one run, and is enough to build it again.
 
 use crate::crash::{Crash, stored};
+use crate::schedule::TurnsName;
 use crate::trace::Trace;
 use seawall_memory::{Line, Model, UnknownModel};
 use serde::{Serialize, Serializer};
@@ -51,6 +52,17 @@ pub enum ReplayError {
         /// What does not fit.
         why: String,
     },
+}
+
+/// The turns and the image in `TURNS/MODEL/EVENT/LOST`, as [`Finding::replay`](crate::Finding)
+/// makes it.
+///
+/// # Errors
+/// When it is no such string.
+pub fn parse_replay(text: &str) -> Result<(TurnsName, CrashPath), ReplayError> {
+    let malformed = || ReplayError::Malformed(text.into());
+    let (turns, choice) = text.split_once('/').ok_or_else(malformed)?;
+    Ok((turns.parse().map_err(|()| malformed())?, choice.parse()?))
 }
 
 impl fmt::Display for CrashPath {

@@ -82,6 +82,7 @@ fn look(
             explorer.outcome.reached = phase.reached;
         }
     }
+    explorer.outcome.has_read = explorer.image().has_read();
     let Explorer { failed, mut outcome, .. } = explorer;
     outcome.finding = failed.map(|crashes| {
         // The failure may need fewer crashes.
@@ -250,8 +251,8 @@ impl<'a> Explorer<'a> {
             if here && !repeats && walk.is_failure_point(self.options.thorough) {
                 self.outcome.points += u64::from(first);
                 let grown = walk.state.order.take_grown();
-                let told = (walk.point.promised.clone(), walk.point.outputs.clone());
-                let all = promised.as_ref() != Some(&told);
+                let told = promises(&walk.point);
+                let all = promised != Some(told);
                 promised = Some(told);
                 self.point(&mut walk, all, &grown)?;
                 let done = walk.point.event - self.options.events.start;
@@ -504,6 +505,7 @@ impl<'a> Explorer<'a> {
             self.failed = Some(crashes.collect());
             return ControlFlow::Break(());
         }
+        self.outcome.has_asked |= point.was_asked();
         self.judged.insert((found, promises(point)));
         let Some(recording) = recording else { return ControlFlow::Continue(()) };
         let depth = self.events.len() - 1;
@@ -565,5 +567,5 @@ impl<'a> Explorer<'a> {
 
 /// A hash of what the check depends on besides what recovery found.
 fn promises(point: &CrashPoint) -> u64 {
-    FxBuildHasher.hash_one((&point.promised, &point.outputs))
+    FxBuildHasher.hash_one(point.told())
 }

@@ -39,7 +39,9 @@ pub(crate) fn shrink(
 pub(crate) fn describe(court: &mut Court<'_>, crashes: &[Crash], message: String) -> Finding {
     let decisive = decisive(court, crashes);
     let scenes = court.scenes(crashes);
-    Finding::describe(&court.walk_to(crashes[0].event), crashes, &scenes, &decisive, message)
+    let accesses = court.accesses(crashes);
+    let walk = court.walk_to(crashes[0].event);
+    Finding::describe(&walk, crashes, &scenes, &decisive, &accesses, message)
 }
 
 /// The last crash's image without the early stores that it fails without.

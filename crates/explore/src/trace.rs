@@ -240,6 +240,11 @@ impl Trace {
         &self.stores
     }
 
+    /// Whether a thread reported an operation as done.
+    pub(crate) fn has_output(&self) -> bool {
+        self.events.iter().any(|event| matches!(event.kind, Kind::Output { .. }))
+    }
+
     /// Bytes of the pool before event `event`, if it has grown by then.
     pub(crate) fn grown_before(&self, event: usize) -> Option<u64> {
         self.events[..event].iter().rev().find_map(|event| event.kind.grown())

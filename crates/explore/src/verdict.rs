@@ -6,6 +6,7 @@ use crate::crashed::{CrashImage, Layer, Prefer};
 use crate::models::State;
 use crate::models::order::Cut;
 use crate::options::Search;
+use crate::recovered::Access;
 use crate::recoveries::recover;
 use crate::trace::Trace;
 use crate::walk::{CrashPoint, Walk};
@@ -75,6 +76,14 @@ impl<'a> Court<'a> {
     pub(crate) fn recovery_after(&mut self, crashes: &[Crash]) -> Option<Trace> {
         self.stage(crashes)?;
         Some(self.recover(true).1)
+    }
+
+    /// What recovery does after these crashes.
+    pub(crate) fn accesses(&mut self, crashes: &[Crash]) -> Vec<Access> {
+        match self.stage(crashes) {
+            Some(_) => self.image.logged(|| drop(self.recover(false))),
+            None => Vec::new(),
+        }
     }
 
     /// What recovery finds, and its trace if it is to be recorded.

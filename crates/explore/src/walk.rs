@@ -4,6 +4,9 @@ use crate::models::State;
 use crate::models::order::Cut;
 use crate::trace::{Event, Kind, Trace};
 use seawall_memory::Model;
+use std::cell::Cell;
+use std::ops::Deref;
+use std::rc::Rc;
 
 /// A failure point: a moment at which power may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,11 +14,54 @@ pub struct CrashPoint {
     /// Events that took effect before it.
     pub event: usize,
     /// For each thread, operations whose output had been seen.
-    pub outputs: Vec<u64>,
+    pub outputs: Told,
     /// For each thread, operations that must have survived: those with an output after an order
     /// where that makes durable what was flushed, else those with an output after a drain.
-    pub promised: Vec<u64>,
+    pub promised: Told,
 }
+
+impl CrashPoint {
+    /// Whether a judgement has looked at what was promised.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.outputs.asked.get()
+    }
+
+    /// What the judgement may depend on.
+    pub(crate) fn told(&self) -> (&[u64], &[u64]) {
+        (&self.promised.of, &self.outputs.of)
+    }
+}
+
+/// A number for each thread, as a slice. It remembers whether anybody looked at it or at a copy of
+/// it: a judgement that never does cannot tell what is lost.
+#[derive(Clone, Debug)]
+pub struct Told {
+    of: Vec<u64>,
+    asked: Rc<Cell<bool>>,
+}
+
+impl Told {
+    fn new(threads: usize) -> Told {
+        Told { of: vec![0; threads], asked: Rc::default() }
+    }
+}
+
+impl Deref for Told {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        self.asked.set(true);
+        &self.of
+    }
+}
+
+impl PartialEq for Told {
+    fn eq(&self, other: &Told) -> bool {
+        self.of == other.of
+    }
+}
+
+impl Eq for Told {}
 
 /// The state of a run and of its persistency just before event `point.event`.
 pub(crate) struct Walk<'t> {
@@ -32,8 +78,8 @@ pub(crate) struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     pub(crate) fn new(trace: &'t Trace, model: Model) -> Walk<'t> {
-        let zeros = vec![0; trace.threads];
-        let point = CrashPoint { event: 0, outputs: zeros.clone(), promised: zeros };
+        let none = Told::new(trace.threads);
+        let point = CrashPoint { event: 0, outputs: none.clone(), promised: none };
         let (state, stored) = (State::new(model), Cut::default());
         let (pm_bytes, drained) = (trace.start.len() as u64, vec![true; trace.threads]);
         Walk { trace, model, state, point, stored, pm_bytes, drained }
@@ -55,9 +101,9 @@ impl<'t> Walk<'t> {
         let thread = usize::from(event.thread);
         match event.kind {
             Kind::Output { .. } => {
-                self.point.outputs[thread] += 1;
+                self.point.outputs.of[thread] += 1;
                 if self.model.order_is_durable() || self.drained[thread] {
-                    self.point.promised[thread] = self.point.outputs[thread];
+                    self.point.promised.of[thread] = self.point.outputs.of[thread];
                 }
             }
             Kind::Drain => self.drained[thread] = true,

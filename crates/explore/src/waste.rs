@@ -72,6 +72,17 @@ pub fn waste(trace: &Trace) -> Vec<Waste> {
     waste.collect()
 }
 
+/// The wasted calls of several runs together.
+pub(crate) fn together(runs: impl IntoIterator<Item = Vec<Waste>>) -> Vec<Waste> {
+    let mut all: BTreeMap<(WasteKind, String), (u64, u64)> = BTreeMap::new();
+    for Waste { kind, place, times, calls } in runs.into_iter().flatten() {
+        let sum = all.entry((kind, place)).or_default();
+        *sum = (sum.0 + times, sum.1 + calls);
+    }
+    let one = |((kind, place), (times, calls))| Waste { kind, place, times, calls };
+    all.into_iter().map(one).collect()
+}
+
 type Place = (&'static str, u32, u32);
 
 #[derive(Default)]

@@ -133,7 +133,7 @@ fn outcomes(test: &Litmus, model: Model) -> BTreeSet<Outcome> {
                 Ok(test.columns.iter().map(column).collect::<Vec<u64>>())
             };
             let judge = |memory: &Vec<u64>, point: &CrashPoint| {
-                let seen = outputs.iter().zip(&point.outputs);
+                let seen = outputs.iter().zip(point.outputs.iter());
                 let told: Vec<u64> =
                     seen.flat_map(|(all, seen)| &all[..*seen as usize]).copied().collect();
                 let value = |(column, memory): (&Column, &u64)| match column {

@@ -73,7 +73,7 @@ fn explore(size: Size, trace: &Trace, how: &Search) -> Option<String> {
         (0..size.threads).map(|thread| size.round_of(image, size.part(&heap, thread))).collect()
     };
     let judge = |rounds: &Vec<u64>, point: &CrashPoint| {
-        let mut of_threads = rounds.iter().zip(&point.outputs);
+        let mut of_threads = rounds.iter().zip(point.outputs.iter());
         match of_threads.find(|(round, done)| !(**done..=**done + 1).contains(*round)) {
             None => Ok(()),
             Some((round, done)) => Err(format!("round {round} after {done}")),

@@ -4,68 +4,92 @@ use crate::started::{recovered, started};
 use crate::thread::Thread;
 use crate::{Branded, Error, HeapError, ReadError};
 use seawall_explore::{
-    CrashImage, CrashPoint, Finding, Model, RunError, Schedule, Schedules, Search, SearchOutcome,
-    Trace, Traced, check, record, search,
+    CrashImage, CrashPoint, Finding, Model, Recorded, ReplayError, RunError, Schedule, Search,
+    Silence, Told, Traced, TurnsName, check, record, replay,
 };
 use seawall_memory::Image;
 use seawall_runtime::{Heap, HeapOptions, typed};
 use std::fmt;
 use std::hash::Hash;
+use std::time::Duration;
 
 /// The limits of [`explore`]. The defaults suit a test of some seconds: a program of a few
 /// transactions, in a pool of 1 MiB.
 #[derive(Clone, Debug)]
 pub struct Exploration {
-    threads: usize,
-    models: Vec<Model>,
-    interruptions: usize,
-    runs: usize,
-    states: u64,
-    depth: usize,
+    how: seawall_explore::Exploration,
+    replay: Option<String>,
     bytes: u64,
     log_bytes: u64,
 }
 
 impl Default for Exploration {
     fn default() -> Exploration {
-        Exploration {
-            threads: 1,
-            models: vec![Model::Px86, Model::Bep],
-            interruptions: 2,
-            runs: 100,
-            states: 50_000,
-            depth: 0,
-            bytes: 1 << 20,
-            log_bytes: 16 << 10,
-        }
+        let usual = seawall_explore::Exploration::new(&[Model::Px86, Model::Bep], 1);
+        let search = Search { depth: 0, budget: u64::MAX, ..usual.search };
+        let time = Some(Duration::from_secs(20));
+        let how = seawall_explore::Exploration { runs: 100_000, time, search, ..usual };
+        Exploration { how, replay: None, bytes: 1 << 20, log_bytes: 16 << 10 }
     }
 }
 
 impl Exploration {
     /// Sets the number of threads that run the program at once, under every schedule with at most
-    /// two interruptions (up to [`runs`](Exploration::runs)). The default is 1.
+    /// two [interruptions](Exploration::interruptions). The default is 1.
     #[must_use]
-    pub fn threads(self, threads: usize) -> Exploration {
-        Exploration { threads, ..self }
+    pub fn threads(mut self, threads: usize) -> Exploration {
+        self.how.base.threads = threads;
+        self
     }
 
-    /// Sets the most runs to try, each different. The default is 100.
+    /// Sets how often a thread may be interrupted in one run. The default is 2.
     #[must_use]
-    pub fn runs(self, runs: usize) -> Exploration {
-        Exploration { runs, ..self }
+    pub fn interruptions(mut self, interruptions: usize) -> Exploration {
+        self.how.interruptions = interruptions;
+        self
     }
 
-    /// Sets the most crash states of each run under each model. The default is 50,000.
+    /// Sets the most runs to try, each different. The default is 100,000.
     #[must_use]
-    pub fn states(self, states: u64) -> Exploration {
-        Exploration { states, ..self }
+    pub fn runs(mut self, runs: usize) -> Exploration {
+        self.how.runs = runs;
+        self
+    }
+
+    /// Sets the most crash states of each run under each model. The default is no limit.
+    #[must_use]
+    pub fn states(mut self, states: u64) -> Exploration {
+        self.how.search.budget = states;
+        self
+    }
+
+    /// Sets the time that the exploration may take; what it did not come to is
+    /// [said](Explored::complete). The default is 20 s.
+    #[must_use]
+    pub fn time(mut self, time: Duration) -> Exploration {
+        self.how.time = Some(time);
+        self
+    }
+
+    /// Lets the exploration take as long as it needs. The other limits hold.
+    #[must_use]
+    pub fn unhurried(mut self) -> Exploration {
+        self.how.time = None;
+        self
     }
 
     /// Sets how often power fails again while recovery runs. The default is 0, as each failure
     /// multiplies the crash states, and recovery is the library's.
     #[must_use]
-    pub fn crashes_of_recovery(self, depth: usize) -> Exploration {
-        Exploration { depth, ..self }
+    pub fn crashes_of_recovery(mut self, depth: usize) -> Exploration {
+        self.how.search.depth = depth;
+        self
+    }
+
+    /// Looks only at one image, which [`ExploreError::Broken`] named.
+    #[must_use]
+    pub fn replay(self, image: &str) -> Exploration {
+        Exploration { replay: Some(image.into()), ..self }
     }
 
     /// Sets the bytes of objects that the pool has room for. The default is 1 MiB.
@@ -87,7 +111,7 @@ impl Exploration {
 pub struct Crashed {
     /// For each thread, how often it had called [`Thread::output`]: what came before has to be
     /// there.
-    pub outputs: Vec<u64>,
+    pub outputs: Told,
 }
 
 /// What an exploration tried; its text is fit to be printed.
@@ -96,19 +120,19 @@ pub struct Crashed {
 pub struct Explored {
     /// Different runs.
     pub runs: usize,
-    /// True if no other schedule with so few interruptions differs from these.
-    pub all_runs: bool,
     /// Crash states: images that recovery can tell apart, over all moments of a crash.
     pub states: u64,
-    /// True if these are all.
+    /// True if these are all, of every schedule within the limits.
     pub complete: bool,
+    /// Why nothing could be found, if so: a program without an output, a `judge` that does not look
+    /// at them, or the like.
+    pub silence: Vec<Silence>,
+    words: String,
 }
 
 impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explored { runs, states, .. } = self;
-        write!(f, "{runs} runs, {states} crash states, ")?;
-        f.write_str(if self.all_runs && self.complete { "complete" } else { "not all there are" })
+        f.write_str(&self.words)
     }
 }
 
@@ -123,8 +147,11 @@ pub enum ExploreError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// A crash leaves what `look` or `judge` refuse: the smallest image of that kind.
-    #[error("{0}")]
+    #[error("{0}  again: Exploration::replay(\"{replay}\")", replay = .0.replay())]
     Broken(Box<Finding>),
+    /// What [`Exploration::replay`] named is no image of this program.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
 }
 
 /// The message: it is what a failing test prints.
@@ -174,17 +201,17 @@ impl fmt::Debug for ExploreError {
 /// # Errors
 /// [`ExploreError::Broken`] with what was lost and what was kept, and the lines of the program that
 /// stored it.
-pub fn explore<R: Branded + 'static, F: Eq + Hash>(
+pub fn explore<R: Branded + 'static, F: Eq + Hash + Send>(
     how: &Exploration,
     setup: impl FnOnce(&mut Thread<'_, R, Image>) -> Result<(), Error>,
     program: impl Fn(&mut Thread<'_, R, Traced<'_>>) -> Result<(), Error> + Clone + 'static,
-    look: impl Fn(&mut Thread<'_, R, CrashImage>) -> Result<F, ReadError>,
-    judge: impl Fn(&F, &Crashed) -> Result<(), String>,
+    look: impl Fn(&mut Thread<'_, R, CrashImage>) -> Result<F, ReadError> + Sync,
+    judge: impl Fn(&F, &Crashed) -> Result<(), String> + Sync,
 ) -> Result<Explored, ExploreError> {
     let options = HeapOptions {
         bytes: how.bytes,
         bytes_max: how.bytes,
-        threads: how.threads as u64,
+        threads: how.how.base.threads as u64,
         log_bytes: how.log_bytes,
         ..typed::options::<R>()
     };
@@ -199,49 +226,60 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash>(
     };
     let judge =
         |found: &F, point: &CrashPoint| judge(found, &Crashed { outputs: point.outputs.clone() });
-    let check = check(recover, judge);
-    let mut explored = Explored { runs: 0, all_runs: true, states: 0, complete: true };
-    for model in &how.models {
-        let (traces, all) = recorded(how, *model, &start, heap, &program)?;
-        explored.runs = explored.runs.max(traces.len());
-        explored.all_runs &= all;
-        for trace in &traces {
-            let search_for = Search { budget: how.states, depth: how.depth, ..Search::new(*model) };
-            let outcome: SearchOutcome = search(trace, &search_for, &check);
-            explored.states += outcome.states;
-            explored.complete &= outcome.reached == seawall_explore::Reached::Complete;
-            if let Some(finding) = outcome.finding {
-                return Err(ExploreError::Broken(Box::new(finding)));
-            }
-        }
+    let check = &check(recover, judge);
+    let run = |schedule: &Schedule| {
+        let trace = recorded(&start, heap, schedule, &program)?;
+        Ok(Recorded { trace, check })
+    };
+    if let Some(image) = &how.replay {
+        return replayed(how, image, run);
     }
-    Ok(explored)
+    let explored = seawall_explore::explore(&how.how, run, &())?;
+    match explored.finding() {
+        Some(finding) => Err(ExploreError::Broken(Box::new(finding.clone()))),
+        None => Ok(Explored {
+            runs: explored.runs,
+            states: explored.models.iter().map(|outcome| outcome.states).sum(),
+            complete: explored.is_complete(),
+            words: explored.to_string(),
+            silence: explored.silence,
+        }),
+    }
 }
 
-/// Every run that the exploration wants, and whether these are all.
+/// One run of the program.
 fn recorded<R: Branded + 'static>(
-    how: &Exploration,
-    model: Model,
     start: &Image,
     heap: Heap,
+    schedule: &Schedule,
     program: &(impl Fn(&mut Thread<'_, R, Traced<'_>>) -> Result<(), Error> + Clone + 'static),
-) -> Result<(Vec<Trace>, bool), RunError> {
-    let run = |schedule: &Schedule| {
-        let program = program.clone();
-        record(start.clone(), schedule, move |memory| {
-            let run = || Ok::<_, HeapError>(program(&mut Thread::join(heap, memory)?)?);
-            run().unwrap_or_else(|error| panic!("{error}"));
-        })
-    };
-    let base = Schedule { threads: how.threads, ..Schedule::default() };
-    if how.threads == 1 {
-        return Ok((vec![run(&base)?], true));
+) -> Result<seawall_explore::Trace, RunError> {
+    let program = program.clone();
+    record(start.clone(), schedule, move |memory| {
+        let run = || Ok::<_, HeapError>(program(&mut Thread::join(heap, memory)?)?);
+        run().unwrap_or_else(|error| panic!("{error}"));
+    })
+}
+
+/// Looks at the one image of this name.
+fn replayed<C: seawall_explore::Check>(
+    how: &Exploration,
+    image: &str,
+    run: impl Fn(&Schedule) -> Result<Recorded<C>, RunError>,
+) -> Result<Explored, ExploreError> {
+    let (TurnsName(turns, seed), choice) = seawall_explore::parse_replay(image)?;
+    let schedule = Schedule { turns, seed, model: choice.model, ..how.how.base.clone() };
+    let Recorded { trace, check } = run(&schedule)?;
+    match replay(&trace, &how.how.search, &choice, &check)? {
+        Some(finding) => Err(ExploreError::Broken(Box::new(finding))),
+        None => Ok(Explored {
+            runs: 1,
+            states: 1,
+            complete: false,
+            silence: Vec::new(),
+            words: format!("recovery handles the image {image}"),
+        }),
     }
-    let interrupted =
-        Schedules { interruptions: how.interruptions, limit: how.runs, ..Schedules::new(model) };
-    let found = interrupted.all(&base, run)?;
-    let complete = found.tried.complete;
-    Ok((found.runs.into_iter().map(|(_, trace)| trace).collect(), complete))
 }
 
 #[cfg(test)]
@@ -250,6 +288,6 @@ mod tests {
 
     #[test]
     fn the_default_is_the_model_of_processors_and_buffered_epochs() {
-        assert_eq!(Exploration::default().models, [Model::Px86, Model::Bep]);
+        assert_eq!(Exploration::default().how.models, [Model::Px86, Model::Bep]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::program::{About, Case, Found};
 use seawall_explore::{
-    Model, Reached, RunError, Schedule, Schedules, Search, Trace, Turns, TurnsName, check, search,
+    Check, CrashImage, CrashPoint, Exploration, Model, Recorded, Schedule, Search,
 };
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ pub struct Effort {
     pub preemptions: usize,
     /// The most different runs of several threads that such interruptions lead to.
     pub schedules: usize,
-    /// Runs of several threads after these with random turns or priorities: the seeds from 1.
-    pub random: u64,
-    /// Runs of recovery for one run of the program at most.
+    /// Runs with random turns or priorities between these, at most.
+    pub random: usize,
+    /// Crash states of one run of the program at most.
     pub budget: u64,
     /// Crashes of recovery that follow the first crash; one at least where the bug needs it.
     pub depth: usize,
@@ -103,6 +103,20 @@ pub fn run_case(case: &dyn Case, effort: &Effort) -> Vec<Row> {
 /// Explores one twin of a case under `model`.
 pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> CaseReport {
     let clock = Instant::now();
+    let Effort { preemptions, schedules, random, budget, depth, thorough } = *effort;
+    let usual = Exploration::new(&[model], case.about().threads);
+    let how = Exploration {
+        base: Schedule { steps: 100_000, ..usual.base },
+        interruptions: preemptions,
+        runs: schedules,
+        random,
+        search: Search { budget, depth, thorough, steps: RECOVERY_STEPS, ..usual.search },
+        ..usual
+    };
+    let record = |schedule: &Schedule| {
+        let trace = case.record(fixed, schedule)?;
+        Ok(Recorded { trace, check: CaseCheck { case, fixed } })
+    };
     let mut report = CaseReport {
         model,
         message: None,
@@ -115,16 +129,19 @@ pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> C
         complete: true,
         time: Duration::ZERO,
     };
-    match all_runs(case, fixed, model, effort, &mut report.complete) {
-        Err(error) => report.message = Some(error.to_string()),
-        Ok(runs) => {
-            for (schedule, trace) in &runs {
-                one_run(case, fixed, trace, effort, &mut report);
-                if report.message.is_some() {
-                    let name = TurnsName(schedule.turns.clone(), schedule.seed);
-                    report.schedule = Some(name.to_string());
-                    break;
-                }
+    match seawall_explore::explore(&how, record, &()) {
+        Err::<_, seawall_explore::RunError>(error) => report.message = Some(error.to_string()),
+        Ok(explored) => {
+            let outcome = &explored.models[0];
+            report.runs = explored.runs as u64;
+            report.recoveries = outcome.runs;
+            report.states = outcome.states;
+            report.nested_points = outcome.nested_points;
+            report.complete = explored.is_complete();
+            if let Some(finding) = explored.finding() {
+                report.message = Some(finding.message.clone());
+                report.choice = Some(finding.choice.to_string());
+                report.schedule = finding.schedule.clone();
             }
         }
     }
@@ -132,53 +149,20 @@ pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> C
     report
 }
 
-fn all_runs(
-    case: &dyn Case,
+/// The recovery of a case, and its judgement.
+struct CaseCheck<'a> {
+    case: &'a dyn Case,
     fixed: bool,
-    model: Model,
-    effort: &Effort,
-    complete: &mut bool,
-) -> Result<Vec<(Schedule, Trace)>, RunError> {
-    let threads = case.about().threads;
-    let base = Schedule { threads, steps: 100_000, ..Schedule::default() };
-    if threads == 1 {
-        let trace = case.record(fixed, &base)?;
-        return Ok(vec![(base, trace)]);
-    }
-    let preemptions = Schedules {
-        interruptions: effort.preemptions,
-        limit: effort.schedules,
-        thorough: effort.thorough,
-        ..Schedules::new(model)
-    };
-    let found = preemptions.all(&base, |schedule| case.record(fixed, schedule))?;
-    *complete &= found.tried.complete;
-    let mut runs = found.runs;
-    for seed in 1..=effort.random {
-        let turns = if seed % 2 == 0 { Turns::Priorities(2) } else { Turns::Random };
-        let schedule = Schedule { seed, turns, ..base.clone() };
-        let trace = case.record(fixed, &schedule)?;
-        runs.push((schedule, trace));
-    }
-    Ok(runs)
 }
 
-fn one_run(case: &dyn Case, fixed: bool, trace: &Trace, effort: &Effort, report: &mut CaseReport) {
-    let Effort { budget, depth, thorough, .. } = *effort;
-    let options =
-        Search { budget, depth, thorough, steps: RECOVERY_STEPS, ..Search::new(report.model) };
-    let check = check(
-        |image| case.recover(image, fixed, 0),
-        |found: &Found, point| case.judge(found, &point.promised),
-    );
-    let outcome = search(trace, &options, &check);
-    report.runs += 1;
-    report.recoveries += outcome.runs;
-    report.states += outcome.states;
-    report.nested_points += outcome.nested_points;
-    report.complete &= outcome.reached == Reached::Complete;
-    if let Some(finding) = outcome.finding {
-        report.message = Some(finding.message);
-        report.choice = Some(finding.choice.to_string());
+impl Check for CaseCheck<'_> {
+    type Found = Found;
+
+    fn recover(&self, image: &CrashImage) -> Result<Found, String> {
+        self.case.recover(image, self.fixed, 0)
+    }
+
+    fn judge(&self, found: &Found, point: &CrashPoint) -> Result<(), String> {
+        self.case.judge(found, &point.promised)
     }
 }

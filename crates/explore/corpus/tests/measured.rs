@@ -31,7 +31,8 @@ fn the_tree_has_more_states_with_more_inserts() {
 fn the_hash_table_is_clean_after_a_hundred_inserts() {
     let report = clean(&Entry(HashTable::new(100)));
     assert!(report.complete, "{report:?}");
-    assert!(report.states >= 300, "slot, bit, done, for each insert: {report:?}");
+    // Slot, bit, done, for each insert; one less where two parts of the run meet.
+    assert!((290..320).contains(&report.states), "{report:?}");
 }
 
 #[test]

@@ -2,15 +2,17 @@
 
 use super::*;
 use crate::images::reachable;
+use crate::recoveries::Recoveries;
 use crate::run::record;
 use crate::trace::Kind;
 use crate::traced::Traced;
-use crate::{CrashImage, CrashPoint, Reached, Search, check, search};
+use crate::{CrashImage, CrashPoint, Reached, Search, check, search_on};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 fn start() -> Image {
     Image::new(1024, 64)
@@ -159,16 +161,22 @@ fn states(
     let base = Schedule { threads, ..Schedule::default() };
     let all = RefCell::new(BTreeSet::new());
     let program = move |memory: &Traced<'_>| wander(memory, seed, calls);
+    // What is known of recovery holds from run to run; the runs to compare with know nothing.
+    let mut known = Recoveries::default();
     let visit = |_: &Schedule, trace: Trace| {
+        if reduction == Reduction::Nothing {
+            known = Recoveries::default();
+        }
         let words = |image: &CrashImage| Ok(WORDS.map(|at| image.load::<u64>(at)).to_vec());
         let judge = |found: &Vec<u64>, point: &CrashPoint| {
-            let state = (found.clone(), point.promised.clone(), point.outputs.clone());
+            let state = (found.clone(), point.promised.to_vec(), point.outputs.to_vec());
             all.borrow_mut().insert(state);
             Ok(())
         };
         let options =
             Search { depth: 0, thorough: how.thorough, torn_lines: 8, ..Search::new(how.model) };
-        let outcome = search(&trace, &options, &check(words, judge));
+        let (trace, go_on) = (Arc::new(trace), &mut |_| ControlFlow::Continue(()));
+        let outcome = search_on(trace, &options, &check(words, judge), &mut known, go_on);
         assert_eq!(outcome.reached, Reached::Complete);
         ControlFlow::Continue(())
     };

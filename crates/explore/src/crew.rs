@@ -1,0 +1,272 @@
+//! The threads of the host that search the runs of an exploration, in lanes.
+//!
+//! A lane is a queue of units and what it knows of recovery. The workers take units from lanes that
+//! no other works on, the earliest first; who makes the runs works, too, when enough wait. So it
+//! goes on with any number of workers, none included.
+
+use crate::check::Check;
+use crate::exploration::{Exploration, Observer};
+use crate::explored::{Done, Explored, Kind};
+use crate::options::Search;
+use crate::outcome::SearchOutcome;
+use crate::recoveries::Recoveries;
+use crate::schedule::TurnsName;
+use crate::search::search_on;
+use crate::trace::Trace;
+use crate::waste::waste;
+use seawall_memory::Model;
+use std::collections::VecDeque;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Lanes, however many cores there are: what a search knows of recovery depends on its lane.
+pub(crate) const LANES: usize = 4;
+
+/// Units that wait at most before who makes runs works, too.
+const WAITING_MAX: usize = 32;
+
+/// A run that units are of.
+pub(crate) struct Run<C> {
+    pub(crate) number: usize,
+    pub(crate) turns: TurnsName,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) check: C,
+}
+
+/// A run, or a part of one, under one model.
+pub(crate) struct Unit<C> {
+    pub(crate) number: usize,
+    pub(crate) run: Arc<Run<C>>,
+    pub(crate) model: Model,
+    pub(crate) events: Range<usize>,
+    /// Whether it is the first one of its run.
+    pub(crate) is_first: bool,
+}
+
+struct Lane<C: Check> {
+    waiting: VecDeque<(Unit<C>, Option<Instant>)>,
+    /// `None` while somebody works on it.
+    known: Option<Recoveries<C::Found>>,
+}
+
+struct State<C: Check> {
+    lanes: Vec<Lane<C>>,
+    waiting: usize,
+    /// No more units come.
+    is_closed: bool,
+    done: Vec<Done>,
+    /// When the units of the kind of machine must be done.
+    deadline: Option<Instant>,
+}
+
+impl<C: Check> State<C> {
+    /// A lane that nobody works on, with the earliest unit that waits there.
+    fn take(&mut self) -> Option<(usize, Unit<C>, Option<Instant>, Recoveries<C::Found>)> {
+        let free = self.lanes.iter().enumerate().filter(|(_, lane)| lane.known.is_some());
+        let first = |lane: &Lane<C>| lane.waiting.front().map(|(unit, _)| unit.number);
+        let (number, at) = free.filter_map(|(at, lane)| Some((first(lane)?, at))).min()?;
+        let lane = &mut self.lanes[at];
+        let (unit, deadline) = lane.waiting.pop_front()?;
+        debug_assert_eq!(unit.number, number);
+        self.waiting -= 1;
+        Some((at, unit, deadline, lane.known.take()?))
+    }
+}
+
+pub(crate) struct Crew<'a, C: Check> {
+    how: &'a Exploration,
+    observer: &'a dyn Observer,
+    begun: Instant,
+    state: Mutex<State<C>>,
+    changed: Condvar,
+    /// For each model the first unit that found something: later ones need not be done.
+    first: Vec<AtomicUsize>,
+    /// Whether there was too little time.
+    is_late: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+impl<'a, C> Crew<'a, C>
+where
+    C: Check + Send + Sync,
+    C::Found: Send,
+{
+    pub(crate) fn new(how: &'a Exploration, observer: &'a dyn Observer) -> Crew<'a, C> {
+        let lane = |_| Lane { waiting: VecDeque::new(), known: Some(Recoveries::default()) };
+        let lanes = (0..LANES).map(lane).collect();
+        let state = State { lanes, waiting: 0, is_closed: false, done: Vec::new(), deadline: None };
+        Crew {
+            how,
+            observer,
+            begun: Instant::now(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            first: how.models.iter().map(|_| AtomicUsize::new(usize::MAX)).collect(),
+            is_late: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Calls `make`, which adds units, while workers do them; returns when all are done.
+    pub(crate) fn work<T, E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 1..cores.min(LANES) {
+                // Without more threads this one does all of it.
+                let _ = thread::Builder::new().spawn_scoped(scope, || self.work_on());
+            }
+            let made = make();
+            self.has_failed.store(made.is_err(), Ordering::Relaxed);
+            self.lock().is_closed = true;
+            self.changed.notify_all();
+            self.work_on();
+            made
+        })
+    }
+
+    /// A new kind of machine, the first of so many that are left, which share the time.
+    pub(crate) fn begin_kind(&self, left: usize) {
+        let rest = |time: Duration| time.saturating_sub(self.begun.elapsed()) / left as u32;
+        self.lock().deadline = self.how.time.map(|time| Instant::now() + rest(time));
+    }
+
+    /// Whether no more runs under these models are wanted.
+    pub(crate) fn is_over(&self, models: &[Model]) -> bool {
+        let deadline = self.lock().deadline;
+        let found = |model: &Model| self.first_of(*model).load(Ordering::Relaxed) < usize::MAX;
+        self.must_stop(deadline) || models.iter().all(found)
+    }
+
+    /// Adds a unit to a lane; works if too many wait.
+    pub(crate) fn add(&self, lane: usize, unit: Unit<C>) {
+        let mut state = self.lock();
+        let deadline = state.deadline;
+        state.lanes[lane].waiting.push_back((unit, deadline));
+        state.waiting += 1;
+        self.changed.notify_one();
+        while state.waiting > WAITING_MAX {
+            state = match state.take() {
+                Some((lane, unit, deadline, known)) => {
+                    drop(state);
+                    self.do_unit(lane, &unit, deadline, known)
+                }
+                None => self.wait(state),
+            };
+        }
+    }
+
+    /// Does units until none is left and no more come.
+    fn work_on(&self) {
+        let mut state = self.lock();
+        loop {
+            state = match state.take() {
+                Some((lane, unit, deadline, known)) => {
+                    drop(state);
+                    self.do_unit(lane, &unit, deadline, known)
+                }
+                None if state.is_closed && state.waiting == 0 => return,
+                None => self.wait(state),
+            };
+        }
+    }
+
+    fn do_unit(
+        &self,
+        lane: usize,
+        unit: &Unit<C>,
+        deadline: Option<Instant>,
+        mut known: Recoveries<C::Found>,
+    ) -> MutexGuard<'_, State<C>> {
+        let outcome = self.outcome(unit, deadline, &mut known);
+        let mut state = self.lock();
+        state.lanes[lane].known = Some(known);
+        if let Some(outcome) = outcome {
+            let waste = if unit.is_first { waste(&unit.run.trace) } else { Vec::new() };
+            let Unit { number, model, is_first, .. } = *unit;
+            let is_told = [unit.run.trace.has_output(), !unit.run.trace.stores().is_empty()];
+            let run = unit.run.number;
+            state.done.push(Done { number, run, model, is_first, outcome, waste, is_told });
+        }
+        self.changed.notify_all();
+        state
+    }
+
+    /// Searches the unit; `None` if that is not needed.
+    fn outcome(
+        &self,
+        unit: &Unit<C>,
+        deadline: Option<Instant>,
+        known: &mut Recoveries<C::Found>,
+    ) -> Option<SearchOutcome> {
+        let first = self.first_of(unit.model);
+        let is_needless = || first.load(Ordering::Relaxed) < unit.number;
+        if let Some(outcome) = self.observer.known(unit.number) {
+            return Some(outcome);
+        }
+        if is_needless() {
+            return None;
+        }
+        if self.must_stop(deadline) {
+            return Some(SearchOutcome { stopped: true, ..SearchOutcome::of(unit.model) });
+        }
+        let Run { trace, check, turns, .. } = &*unit.run;
+        let events = unit.events.clone();
+        let search = Search { model: unit.model, events, ..self.how.search.clone() };
+        let mut outcome =
+            search_on(trace.clone(), &search, check, known, &mut |_| match is_needless()
+                || self.must_stop(deadline)
+            {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            });
+        if let Some(finding) = &mut outcome.finding {
+            finding.schedule = Some(turns.to_string());
+            first.fetch_min(unit.number, Ordering::Relaxed);
+        } else if !outcome.stopped {
+            self.observer.has_done(unit.number, &outcome);
+        }
+        self.tell(unit);
+        Some(outcome)
+    }
+
+    fn tell(&self, unit: &Unit<C>) {
+        let of_runs = unit.run.number as f64 / self.how.runs as f64;
+        let of_time = self
+            .how
+            .time
+            .map_or(0.0, |time| self.begun.elapsed().as_secs_f64() / time.as_secs_f64().max(1e-9));
+        self.observer.is_at(of_runs.max(of_time).min(1.0));
+    }
+
+    fn first_of(&self, model: Model) -> &AtomicUsize {
+        let at = self.how.models.iter().position(|of| *of == model).expect("a model of these");
+        &self.first[at]
+    }
+
+    fn must_stop(&self, deadline: Option<Instant>) -> bool {
+        let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if is_late {
+            self.is_late.store(true, Ordering::Relaxed);
+        }
+        is_late || self.observer.stops() || self.has_failed.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State<C>>) -> MutexGuard<'s, State<C>> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The outcome, once all units are done.
+    pub(crate) fn explored(self, kinds: Vec<Kind>) -> Explored {
+        let first = self.first.iter().map(|first| first.load(Ordering::Relaxed)).collect();
+        let (is_late, is_stopped) = (self.is_late.into_inner(), self.observer.stops());
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Explored::of(self.how, kinds, state.done, first, [is_late, is_stopped])
+    }
+}

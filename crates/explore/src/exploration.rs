@@ -1,0 +1,256 @@
+//! A whole exploration: the runs of a program under all schedules up to bounds, and on each run
+//! every image that a crash may leave.
+//!
+//! Runs are made one after the other, and searched by all cores as they come, so memory holds only
+//! a few at a time. A run, or a part of the only run, is a unit; units go in turn to a fixed number
+//! of lanes, and each lane keeps what it knows of recovery from unit to unit. The outcome is that
+//! of the units in order, up to the first that finds something: so it does not depend on the number
+//! of cores. Only a limit of time makes it depend on the machine.
+
+use crate::check::Check;
+use crate::crew::{Crew, LANES, Run, Unit};
+use crate::explored::{Explored, Kind};
+use crate::interleavings::{Schedules, Tried};
+use crate::options::Search;
+use crate::outcome::SearchOutcome;
+use crate::schedule::{Schedule, Turns, TurnsName};
+use crate::trace::Trace;
+use seawall_memory::Model;
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What to explore, and how far.
+#[derive(Clone, Debug)]
+pub struct Exploration {
+    /// The persistency models. Each kind of machine has its own runs.
+    pub models: Vec<Model>,
+    /// Threads, steps and seed of each run.
+    pub base: Schedule,
+    /// Interruptions of one run at most.
+    pub interruptions: usize,
+    /// Delays of one run at most, where the machine has store buffers.
+    pub delays: usize,
+    /// Stores that such a buffer holds.
+    pub buffer: usize,
+    /// Different runs at most, on each kind of machine.
+    pub runs: usize,
+    /// Besides these, runs at random at most: one behind every third.
+    pub random: usize,
+    /// The time that it may take.
+    pub time: Option<Duration>,
+    /// How to search a run; the model does not matter.
+    pub search: Search,
+    /// The part of the work to do, from 1, of how many.
+    pub part: (usize, usize),
+}
+
+impl Exploration {
+    /// The usual exploration of a program of so many threads: without a limit of time.
+    pub fn new(models: &[Model], threads: usize) -> Exploration {
+        let bounds = Schedules::new(Model::Px86);
+        Exploration {
+            models: models.to_vec(),
+            base: Schedule { threads, ..Schedule::default() },
+            interruptions: bounds.interruptions,
+            delays: bounds.delays,
+            buffer: bounds.buffer,
+            runs: bounds.limit,
+            random: 100,
+            time: None,
+            search: Search::new(Model::Px86),
+            part: (1, 1),
+        }
+    }
+}
+
+/// A run of a program, and what the images that it may leave are checked against.
+pub struct Recorded<C> {
+    /// The run.
+    pub trace: Trace,
+    /// Its check; that of each run has the same [`recover`](Check::recover).
+    pub check: C,
+}
+
+impl<C> AsMut<Trace> for Recorded<C> {
+    fn as_mut(&mut self) -> &mut Trace {
+        &mut self.trace
+    }
+}
+
+/// Who looks on: to stop the exploration, to show how far it is, and to keep what is done.
+pub trait Observer: Sync {
+    /// Whether to stop.
+    fn stops(&self) -> bool {
+        false
+    }
+
+    /// So much of the work is done, from 0 to 1: an estimate.
+    fn is_at(&self, _part: f64) {}
+
+    /// The outcome of this unit, if it was done before.
+    fn known(&self, _unit: usize) -> Option<SearchOutcome> {
+        None
+    }
+
+    /// The unit is done.
+    fn has_done(&self, _unit: usize, _outcome: &SearchOutcome) {}
+}
+
+/// Nobody looks on.
+impl Observer for () {}
+
+/// Explores the program of which `record` makes one run.
+///
+/// # Errors
+/// The error of the first run that fails.
+pub fn explore<C, E>(
+    how: &Exploration,
+    record: impl Fn(&Schedule) -> Result<Recorded<C>, E>,
+    observer: &dyn Observer,
+) -> Result<Explored, E>
+where
+    C: Check + Send + Sync,
+    C::Found: Send,
+{
+    let crew = Crew::new(how, observer);
+    let kinds = kinds(&how.models);
+    let kinds = crew.work(|| {
+        let mut runs = Runs { how, record: &record, crew: &crew, units: 0, number: 0 };
+        let left = (1..=kinds.len()).rev();
+        kinds.into_iter().zip(left).map(|(models, left)| runs.of_kind(models, left)).collect()
+    })?;
+    Ok(crew.explored(kinds))
+}
+
+/// The models by the kinds of machines whose runs differ.
+fn kinds(models: &[Model]) -> Vec<Vec<Model>> {
+    let kind =
+        |model: Model| (model.buffers_stores(), model.orders_all_stores(), model.orders_loads());
+    let mut kinds: Vec<Vec<Model>> = Vec::new();
+    for &model in models {
+        match kinds.iter_mut().find(|known| kind(known[0]) == kind(model)) {
+            Some(known) if known.contains(&model) => {}
+            Some(known) => known.push(model),
+            None => kinds.push(vec![model]),
+        }
+    }
+    kinds
+}
+
+/// Runs by few interruptions between two at random.
+const BETWEEN_RANDOM: usize = 3;
+
+/// The events that a part of the only run has at least, and at most.
+const PART_EVENTS: (usize, usize) = (50, 1000);
+
+/// Why no more runs are made.
+enum Halt<E> {
+    Enough,
+    Failed(E),
+}
+
+/// Makes the runs of a program, in order.
+struct Runs<'a, C: Check, R> {
+    how: &'a Exploration,
+    record: &'a R,
+    crew: &'a Crew<'a, C>,
+    /// Units and runs so far.
+    units: usize,
+    number: usize,
+}
+
+impl<C, R, E> Runs<'_, C, R>
+where
+    C: Check + Send + Sync,
+    C::Found: Send,
+    R: Fn(&Schedule) -> Result<Recorded<C>, E>,
+{
+    /// Makes the runs on a kind of machine, the first of so many that are left.
+    fn of_kind(&mut self, models: Vec<Model>, left: usize) -> Result<Kind, E> {
+        self.crew.begin_kind(left);
+        let base = Schedule { model: models[0], ..self.how.base.clone() };
+        if base.threads > 1 {
+            return self.interleaved(models, &base);
+        }
+        let schedule = Schedule { turns: Turns::Chosen(Vec::new()), ..base };
+        let run = (self.record)(&schedule)?;
+        self.add(&schedule, run, &models);
+        Ok(Kind { models, tried: Tried { runs: 1, made: 1, complete: true }, random: 0 })
+    }
+
+    /// Makes all runs of several threads, up to the bounds, and some at random between them.
+    fn interleaved(&mut self, models: Vec<Model>, base: &Schedule) -> Result<Kind, E> {
+        let Exploration { interruptions, delays, buffer, runs: limit, .. } = *self.how;
+        let thorough = self.how.search.thorough;
+        let bounds = Schedules { model: models[0], interruptions, delays, buffer, limit, thorough };
+        let (record, crew) = (self.record, self.crew);
+        let (mut runs, mut random, made) = (0, 0, Cell::new(0));
+        let mut failed = None;
+        let tried = bounds.each(
+            base,
+            |schedule| {
+                if crew.is_over(&models) {
+                    return Err(Halt::Enough);
+                }
+                made.set(made.get() + 1);
+                record(schedule).map_err(Halt::Failed)
+            },
+            |schedule, run| {
+                runs += 1;
+                self.add(schedule, run, &models);
+                if runs % BETWEEN_RANDOM == 0 && random < self.how.random {
+                    random += 1;
+                    failed = self.at_random(base, random as u64, &models).err();
+                }
+                match failed {
+                    Some(_) => ControlFlow::Break(()),
+                    None => ControlFlow::Continue(()),
+                }
+            },
+        );
+        let tried = match (failed, tried) {
+            (Some(error), _) | (_, Err(Halt::Failed(error))) => return Err(error),
+            (None, Ok(tried)) => tried,
+            (None, Err(Halt::Enough)) => Tried { runs, made: made.get(), complete: false },
+        };
+        Ok(Kind { models, tried, random })
+    }
+
+    fn at_random(&mut self, base: &Schedule, number: u64, models: &[Model]) -> Result<(), E> {
+        let turns = if number % 2 == 1 { Turns::Random } else { Turns::Priorities(3) };
+        let seed = base.seed ^ (number - 1) << 32;
+        let schedule = Schedule { turns, seed, ..base.clone() };
+        let run = (self.record)(&schedule)?;
+        self.add(&schedule, run, models);
+        Ok(())
+    }
+
+    /// Gives the units of a run to the lanes.
+    fn add(&mut self, schedule: &Schedule, run: Recorded<C>, models: &[Model]) {
+        let number = self.number;
+        self.number += 1;
+        let events = run.trace.events().len() + 1;
+        let part = match schedule.threads {
+            1 => events.div_ceil(LANES).clamp(PART_EVENTS.0, PART_EVENTS.1),
+            _ => events,
+        };
+        let turns = TurnsName(schedule.turns.clone(), schedule.seed);
+        let run = Arc::new(Run { number, turns, trace: Arc::new(run.trace), check: run.check });
+        for (at, from) in (0..events).step_by(part).enumerate() {
+            // The last part has the end of the run.
+            let to = if from + part < events { from + part } else { usize::MAX };
+            for (of, &model) in models.iter().enumerate() {
+                let (unit, run, is_first) = (self.units, run.clone(), (at, of) == (0, 0));
+                self.units += 1;
+                let (number, of) = self.how.part;
+                if unit % of == number - 1 {
+                    let lane = (run.number + at) % LANES;
+                    let events = from..to;
+                    self.crew.add(lane, Unit { number: unit, run, model, events, is_first });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What an exploration covered and what it found, in numbers and in words.
+//!
+//! It is complete if each of these is: the schedules within the bounds, the images of every run,
+//! and those of every recovery that was cut short. What it does not cover it says.
+
+use crate::exploration::Exploration;
+use crate::finding::Finding;
+use crate::interleavings::Tried;
+use crate::outcome::{Reached, SearchOutcome};
+use crate::waste::{Waste, together};
+use seawall_memory::Model;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The outcome of a unit.
+pub(crate) struct Done {
+    pub(crate) number: usize,
+    pub(crate) run: usize,
+    pub(crate) model: Model,
+    /// Whether it is the first one of its run.
+    pub(crate) is_first: bool,
+    pub(crate) outcome: SearchOutcome,
+    pub(crate) waste: Vec<Waste>,
+    /// Whether the run reported an operation as done, and stored to persistent memory.
+    pub(crate) is_told: [bool; 2],
+}
+
+/// The runs on a kind of machine.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// The models of the machines.
+    pub models: Vec<Model>,
+    /// The schedules within the bounds.
+    pub tried: Tried,
+    /// Runs at random besides these.
+    pub random: usize,
+}
+
+/// What an exploration did and found.
+#[derive(Clone, Debug)]
+pub struct Explored {
+    /// How far it was to go.
+    pub how: Exploration,
+    /// Each kind of machine.
+    pub kinds: Vec<Kind>,
+    /// The outcome under each model, over all runs.
+    pub models: Vec<SearchOutcome>,
+    /// Different runs that were searched.
+    pub runs: usize,
+    /// Flushes and fences that do nothing, and stores that are never flushed, over all runs.
+    pub waste: Vec<Waste>,
+    /// Why nothing could be found.
+    pub silence: Vec<Silence>,
+    /// True if there was too little time.
+    pub is_late: bool,
+    /// True if it was stopped from outside.
+    pub is_stopped: bool,
+}
+
+/// A reason for which an exploration can find nothing, or not all: most likely a mistake in the
+/// test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Silence {
+    /// No run has an output.
+    #[error(
+        "no thread reports an operation as done (`output`), so nothing is promised: an operation \
+         that is lost is no failure"
+    )]
+    NoOutput,
+    /// No run stores to persistent memory.
+    #[error("the program stores nothing to persistent memory: there is nothing to lose")]
+    NoStore,
+    /// Recovery reads nothing.
+    #[error("recovery reads nothing from persistent memory: it finds the same after every crash")]
+    NoRead,
+    /// The judgement does not look.
+    #[error(
+        "the judgement never looks at what had been promised, nor at the outputs: an operation \
+         that is lost is no failure"
+    )]
+    NotAsked,
+}
+
+impl Explored {
+    /// The outcome of the units that were done, up to the first of each model that found
+    /// something.
+    pub(crate) fn of(
+        how: &Exploration,
+        kinds: Vec<Kind>,
+        mut done: Vec<Done>,
+        first: Vec<usize>,
+        [is_late, is_stopped]: [bool; 2],
+    ) -> Explored {
+        done.sort_unstable_by_key(|done| done.number);
+        let limit = |model: Model| {
+            let at = how.models.iter().position(|of| *of == model);
+            first[at.expect("a unit is of one of the models")]
+        };
+        done.retain(|done| done.number <= limit(done.model));
+        let models = how.models.iter().map(|&model| {
+            let start = SearchOutcome { reached: Reached::Complete, ..SearchOutcome::of(model) };
+            let of_model = done.iter().filter(|done| done.model == model);
+            of_model.fold(start, |mut whole, done| {
+                let mut outcome = done.outcome.clone();
+                if outcome.stopped && done.run > 0 {
+                    // It is a schedule less, which is said elsewhere.
+                    (outcome.stopped, outcome.reached) = (false, Reached::Complete);
+                }
+                whole.add(outcome);
+                whole
+            })
+        });
+        let models: Vec<SearchOutcome> = models.collect();
+        let whole = done.iter().filter(|done| !done.outcome.stopped || done.run == 0);
+        let runs = whole.map(|done| done.run).collect::<BTreeSet<_>>().len();
+        let silence = silence(&done, &models);
+        let waste = together(done.into_iter().filter(|done| done.is_first).map(|done| done.waste));
+        Explored { how: how.clone(), kinds, models, runs, waste, silence, is_late, is_stopped }
+    }
+
+    /// The first finding.
+    pub fn finding(&self) -> Option<&Finding> {
+        self.models.iter().find_map(|outcome| outcome.finding.as_ref())
+    }
+
+    /// True if every image of every schedule within the bounds was tried, under all models.
+    pub fn is_complete(&self) -> bool {
+        let images = |outcome: &SearchOutcome| outcome.is_complete();
+        self.how.part == (1, 1)
+            && !self.is_late
+            && !self.is_stopped
+            && self.models.iter().all(images)
+            && self.kinds.iter().all(|kind| kind.tried.complete)
+    }
+
+    /// The bounds, within which it may be complete.
+    pub fn bounds(&self) -> String {
+        let Exploration { interruptions, delays, buffer, search, base, models, .. } = &self.how;
+        let mut all = Vec::new();
+        if base.threads > 1 {
+            all.push(some(*interruptions, "interruption"));
+            if models.iter().any(|model| model.buffers_stores()) {
+                all.push(format!("{} in store buffers of {buffer}", some(*delays, "delay")));
+            }
+        }
+        all.push(some(search.depth, "crash") + " of recovery");
+        if models.iter().any(|model| model.buffers_stores()) {
+            all.push(some(search.torn_lines, "torn line"));
+        }
+        all.join(", ")
+    }
+
+    /// What was covered, in words.
+    pub fn coverage(&self) -> String {
+        let bounds = self.bounds();
+        if self.is_complete() {
+            return format!("complete: every image of every schedule with at most {bounds}");
+        }
+        let mut left = Vec::new();
+        if self.kinds.iter().any(|kind| !kind.tried.complete) {
+            left.push(format!("schedules ({} tried)", self.runs));
+        }
+        for outcome in &self.models {
+            if outcome.finding.is_none() && !outcome.is_complete() {
+                left.push(format!("images under {} ({outcome})", outcome.model));
+            }
+        }
+        if self.how.part != (1, 1) {
+            left.push("the other parts of the work".into());
+        }
+        let why = match (self.is_stopped, self.is_late) {
+            (true, _) => ", as it was stopped",
+            (_, true) => ", for lack of time",
+            _ => "",
+        };
+        match left.is_empty() {
+            true => format!("within at most {bounds}"),
+            false => {
+                format!("not complete{why}: left out are {}; bounds: {bounds}", left.join(", "))
+            }
+        }
+    }
+}
+
+fn some(count: usize, what: &str) -> String {
+    let plural = if what.ends_with('h') { "es" } else { "s" };
+    format!("{count} {what}{}", if count == 1 { "" } else { plural })
+}
+
+fn silence(done: &[Done], models: &[SearchOutcome]) -> Vec<Silence> {
+    let mut all = Vec::new();
+    if models.iter().any(|outcome| outcome.finding.is_some()) || done.is_empty() {
+        return all;
+    }
+    if !done.iter().any(|done| done.is_told[1]) {
+        return vec![Silence::NoStore];
+    }
+    if !models.iter().any(|outcome| outcome.has_read) {
+        all.push(Silence::NoRead);
+    }
+    if !done.iter().any(|done| done.is_told[0]) {
+        all.push(Silence::NoOutput);
+    } else if !models.iter().any(|outcome| outcome.has_asked) {
+        all.push(Silence::NotAsked);
+    }
+    all
+}
+
+impl fmt::Display for Explored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let states: u64 = self.models.iter().map(|outcome| outcome.states).sum();
+        let (runs, states) = (some(self.runs, "run"), some(states as usize, "crash state"));
+        write!(f, "{runs}, {states}; {}", self.coverage())?;
+        self.silence.iter().try_for_each(|silence| write!(f, "\nwarning: {silence}"))
+    }
+}
