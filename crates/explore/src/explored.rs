@@ -135,6 +135,30 @@ impl Explored {
             && self.kinds.iter().all(|kind| kind.tried.complete)
     }
 
+    /// Which schedules were tried, in words; empty if there is only one.
+    pub fn schedules(&self) -> String {
+        let Exploration { interruptions, base, models, .. } = &self.how;
+        if base.threads == 1 {
+            return String::new();
+        }
+        let mut words = Vec::new();
+        for Kind { models: of, tried, random } in &self.kinds {
+            let which = if tried.complete { "all" } else { "the first" };
+            let mut kind = format!(
+                "{which} {} schedules with at most {}, of {} made, and {random} at random",
+                tried.runs,
+                some(*interruptions, "interruption"),
+                tried.made,
+            );
+            if of.len() < models.len() {
+                let names: Vec<&str> = of.iter().map(|model| model.name()).collect();
+                kind = format!("{}: {kind}", names.join(", "));
+            }
+            words.push(kind);
+        }
+        words.join("; ")
+    }
+
     /// The bounds, within which it may be complete.
     pub fn bounds(&self) -> String {
         let Exploration { interruptions, delays, buffer, search, base, models, .. } = &self.how;

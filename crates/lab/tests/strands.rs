@@ -21,7 +21,8 @@ fn strings(names: &[&str]) -> Vec<String> {
 /// Whether a crash under strand persistency shows a mistake.
 fn is_caught(name: &str, flaw: Flaw, seed: u64) -> bool {
     let models = vec![Model::Strand];
-    let options = ExploreOptions { models, seed, flaw, ops: 8, ..ExploreOptions::default() };
+    let options =
+        ExploreOptions { models, seed, flaw, ops: 8, seconds: 0, ..ExploreOptions::default() };
     let report = explore(name, &options, &Progress::hidden(), &Arc::default()).unwrap();
     println!("{report}");
     report.found()

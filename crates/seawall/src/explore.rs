@@ -267,11 +267,16 @@ fn replayed<C: seawall_explore::Check>(
     image: &str,
     run: impl Fn(&Schedule) -> Result<Recorded<C>, RunError>,
 ) -> Result<Explored, ExploreError> {
-    let (TurnsName(turns, seed), choice) = seawall_explore::parse_replay(image)?;
+    let (turns, choice) = seawall_explore::parse_replay(image)?;
+    let name = turns.to_string();
+    let TurnsName(turns, seed) = turns;
     let schedule = Schedule { turns, seed, model: choice.model, ..how.how.base.clone() };
     let Recorded { trace, check } = run(&schedule)?;
     match replay(&trace, &how.how.search, &choice, &check)? {
-        Some(finding) => Err(ExploreError::Broken(Box::new(finding))),
+        Some(finding) => {
+            let finding = Finding { schedule: Some(name), ..finding };
+            Err(ExploreError::Broken(Box::new(finding)))
+        }
         None => Ok(Explored {
             runs: 1,
             states: 1,

@@ -1,16 +1,17 @@
 //! A short run of a program, and every image that a crash of it may leave.
 //!
 //! The program runs on the recording machine, once for each schedule of its threads; each run is
-//! searched under each model, in units that all cores share.
+//! searched under each model, until all is done or the time is over.
 
 use crate::engine::options::{default_options, flaws};
 use case::CaseTarget;
 use clap::Args;
 use report::ModelReport;
+use resume::Resume;
 use seawall_corpus::FastFair;
 use seawall_explore::{
-    CrashPath, Model, Reached, ReplayError, RunError, Schedule, Search, SearchOutcome, TurnsName,
-    replay, waste,
+    CrashPath, Exploration, Finding, Model, Observer, ReplayError, RunError, Schedule, Search,
+    SearchOutcome, TurnsName, parse_replay, replay,
 };
 use seawall_report::{Experiment, Files, Form, Progress};
 use seawall_runtime::defrag::DefragOptions;
@@ -18,22 +19,22 @@ use seawall_workloads::{
     Collect, Damage, Flaw, Immobile, RequestMix, UnfitFlaw, UnfitMix, UnknownWorkload, Visitor,
     Workload, with_workload,
 };
+use std::cell::RefCell;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use target::{Recorded, RunKey, Target, WorkloadTarget};
-use units::{Done, Interleave, Work, units, work};
 
 mod bench;
 mod case;
 mod corpus;
 mod html;
 mod report;
+mod resume;
 mod target;
-mod units;
 
 pub use bench::{ExploreBench, ExploreBenchOptions, ExploreSpeed};
 pub use case::MEASURED;
@@ -48,6 +49,9 @@ pub const EXPLORE_ENTRIES_MAX: u64 = 1 << 16;
 
 /// The most operations of one thread.
 pub const EXPLORE_OPS_MAX: u64 = 1 << 16;
+
+/// The most different schedules.
+const SCHEDULES_MAX: u64 = 1 << 32;
 
 /// What to explore, and how far.
 #[derive(Clone, Debug, Args)]
@@ -79,11 +83,18 @@ pub struct ExploreOptions {
     /// Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
     #[arg(long, value_name = "MIX", conflicts_with_all = ["search_percent", "replay"])]
     pub mix: Option<RequestMix>,
-    /// Schedules of the threads to try at most
-    #[arg(long, default_value_t = 32, value_name = "N")]
+    /// Seconds that it may take, 0 for as long as it needs [default: 10; with --quick 2, with
+    /// --thorough 0]
+    #[arg(long, value_name = "N", default_value = "10", hide_default_value = true,
+          default_value_ifs = [("quick", "true", "2"), ("thorough", "true", "0")])]
+    pub seconds: u64,
+    /// Different schedules of the threads to try at most
+    #[arg(long, default_value_t = SCHEDULES_MAX, value_name = "N", hide_default_value = true)]
     pub schedules: u64,
-    /// Interruptions of a thread in one schedule at most, where not at random
-    #[arg(long, default_value_t = 2, value_name = "N")]
+    /// Interruptions of a thread in one schedule at most, where not at random [default: 2; with
+    /// --quick 1, with --thorough 3]
+    #[arg(long, value_name = "N", default_value = "2", hide_default_value = true,
+          default_value_ifs = [("quick", "true", "1"), ("thorough", "true", "3")])]
     pub preemptions: u64,
     /// Delays in store buffers in one schedule at most, where not at random: loads before earlier
     /// stores, non-temporal stores that leave late
@@ -95,15 +106,21 @@ pub struct ExploreOptions {
     /// Seed of the operations, the schedules and the random images
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Crash states at most, for each model and part of a run
-    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    /// Crash states at most, for each model and run, or part of the only run [default: no limit]
+    #[arg(long, default_value_t = u64::MAX, value_name = "N", hide_default_value = true)]
     pub budget: u64,
     /// Lines of one image, at most, whose words were written past the caches and persisted out of
     /// order
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub torn_lines: u64,
-    /// Crashes during recovery that follow the first crash
-    #[arg(long, default_value_t = 2, value_name = "N")]
+    /// Crashes during recovery that follow the first crash [default: 2; with --quick 1]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "2",
+        hide_default_value = true,
+        default_value_if("quick", "true", "1")
+    )]
     pub depth: u64,
     /// Do one part of the work, as 3/64
     #[arg(long, default_value = "1/1", hide_default_value = true, value_name = "PART")]
@@ -111,7 +128,10 @@ pub struct ExploreOptions {
     /// File to note finished work in, and to go on from if stopped
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
-    /// Crash after each store, too
+    /// Look less far, for an answer at once
+    #[arg(long, conflicts_with = "thorough")]
+    pub quick: bool,
+    /// Look further, for as long as it takes; crash after each store, too
     #[arg(long)]
     pub thorough: bool,
     /// Break the structure on purpose
@@ -188,12 +208,6 @@ pub struct Shard {
 impl Default for Shard {
     fn default() -> Shard {
         Shard { number: 1, of: 1 }
-    }
-}
-
-impl Shard {
-    fn has(self, unit: usize) -> bool {
-        unit % self.of == self.number - 1
     }
 }
 
@@ -341,10 +355,10 @@ struct Replay<'a> {
 impl Replay<'_> {
     fn parse(text: &str) -> Result<Replay<'_>, ExploreError> {
         let malformed = || ReplayError::Malformed(text.into());
-        let (run, choice) = text.split_once('/').ok_or_else(malformed)?;
-        let (key, turns) = run.rsplit_once('-').ok_or_else(malformed)?;
-        let turns = turns.parse().map_err(|()| malformed())?;
-        Ok(Replay { text, key, turns, choice: choice.parse()? })
+        let run = text.split_once('/').map_or(text, |(run, _)| run);
+        let (key, _) = run.rsplit_once('-').ok_or_else(malformed)?;
+        let (turns, choice) = parse_replay(&text[key.len() + 1..])?;
+        Ok(Replay { text, key, turns, choice })
     }
 }
 
@@ -401,11 +415,27 @@ impl ExploreOptions {
         Search { budget, thorough, seed, depth, torn_lines, ..Search::new(model) }
     }
 
+    fn exploration(&self, threads: usize) -> Exploration {
+        let usual = Exploration::new(&self.models, threads);
+        Exploration {
+            base: Schedule { seed: self.seed, ..usual.base },
+            interruptions: self.preemptions as usize,
+            delays: self.delays as usize,
+            buffer: self.buffer as usize,
+            runs: self.schedules as usize,
+            random: usize::MAX,
+            time: (self.seconds > 0).then(|| Duration::from_secs(self.seconds)),
+            search: self.search(Model::Px86),
+            part: (self.shard.number, self.shard.of),
+            ..usual
+        }
+    }
+
     fn check(&self) -> Result<(), ExploreError> {
         if self.models.is_empty() {
             return Err(ExploreError::NoModel(Model::names().join(", ")));
         }
-        in_range("--schedules", self.schedules, 1, 1 << 20)?;
+        in_range("--schedules", self.schedules, 1, SCHEDULES_MAX)?;
         in_range("--preemptions", self.preemptions, 0, 8)?;
         in_range("--delays", self.delays, 0, 8)?;
         in_range("--buffer", self.buffer, 1, 64)?;
@@ -421,6 +451,37 @@ impl RunKey {
         in_range("--ops", self.ops, 1, EXPLORE_OPS_MAX)?;
         in_range("--entries", self.entries, 1, EXPLORE_ENTRIES_MAX)?;
         in_range("--search", self.search_percent.into(), 0, 100)
+    }
+}
+
+/// Who looks on while a program is explored.
+struct Watch<'a> {
+    progress: &'a Progress,
+    stop: &'a AtomicBool,
+    resume: Option<Resume>,
+    /// Thousandths of the work that were shown as done.
+    at: AtomicU64,
+}
+
+impl Observer for Watch<'_> {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn is_at(&self, part: f64) {
+        let now = (part * 1000.0) as u64;
+        let before = self.at.fetch_max(now, Ordering::Relaxed);
+        self.progress.advance_work(now.saturating_sub(before));
+    }
+
+    fn known(&self, unit: usize) -> Option<SearchOutcome> {
+        self.resume.as_ref()?.known(unit)
+    }
+
+    fn has_done(&self, unit: usize, outcome: &SearchOutcome) {
+        if let Some(resume) = &self.resume {
+            resume.add(unit, outcome);
+        }
     }
 }
 
@@ -449,51 +510,45 @@ impl Explore<'_> {
     fn search(&self, target: &dyn Target) -> Result<ExploreReport, ExploreError> {
         let Explore { options, progress, stop } = *self;
         let start = Instant::now();
-        let interleave = Interleave {
-            schedules: options.schedules as usize,
-            preemptions: options.preemptions as usize,
-            delays: options.delays as usize,
-            buffer: options.buffer as usize,
-            seed: options.seed,
-            models: options.models.clone(),
-        };
-        let runs = interleave.runs(target)?;
-        let all = units(&runs);
-        let search = options.search(Model::Px86);
+        let how = options.exploration(target.threads());
         let (name, key) = (target.name(), target.key());
-        let version = env!("CARGO_PKG_VERSION");
-        let traces: Vec<u64> = runs.runs.iter().map(|run| run.recorded.trace.digest()).collect();
-        let head = format!("{version} {name} {key} {search:?} {interleave:?} {traces:x?}");
-        let done = options.resume.as_ref().map(|path| Done::open(path, &head)).transpose()?;
-        let the_work = Work { search: &search, shard: options.shard, progress, stop, done };
-        let outcomes = work(&the_work, &runs, &all)?;
+        let resume = options.resume.as_ref().map(|path| {
+            let version = env!("CARGO_PKG_VERSION");
+            let what = Exploration { time: None, part: (1, 1), ..how.clone() };
+            Resume::open(path, &format!("{version} {name} {key} {what:?}"))
+        });
+        let watch = Watch { progress, stop, resume: resume.transpose()?, at: AtomicU64::new(0) };
+        progress.start_work(1);
+        let moved = RefCell::new(None);
+        let record = |schedule: &Schedule| {
+            let Recorded { trace, check, moved: of_run } = target.record(schedule)?;
+            moved.borrow_mut().get_or_insert(of_run);
+            Ok::<_, ExploreError>(seawall_explore::Recorded { trace, check })
+        };
+        let explored = seawall_explore::explore(&how, record, &watch)?;
+        progress.end();
+        watch.resume.map_or(Ok(()), Resume::finish)?;
         let seconds = start.elapsed().as_secs_f64();
-        let models = options.models.iter().map(|&model| {
-            let mut whole =
-                SearchOutcome { reached: Reached::Complete, ..SearchOutcome::of(model) };
-            let mut command = None;
-            for (at, outcome) in outcomes.iter().filter(|(at, _)| all[*at].model == model) {
-                if let Some(finding) = &outcome.finding {
-                    let Schedule { turns, seed, .. } = runs.runs[all[*at].run].schedule.clone();
-                    let turns = TurnsName(turns, seed);
-                    let choice = &finding.choice;
-                    command =
-                        Some(format!("seawall explore {name} --replay {key}-{turns}/{choice}"));
-                }
-                whole.add(outcome.clone());
-            }
-            let coverage = whole.to_string();
-            ModelReport { coverage, outcome: whole, seconds, replay_command: command }
+        let models = explored.models.iter().map(|outcome| {
+            let command = outcome.finding.as_ref().map(|finding| {
+                format!("seawall explore {name} --replay {key}-{}", finding.replay())
+            });
+            let (coverage, outcome) = (outcome.to_string(), outcome.clone());
+            ModelReport { coverage, outcome, seconds, replay_command: command }
         });
         Ok(ExploreReport {
             program: target.in_words(),
-            schedules: runs.about.clone(),
-            runs: runs.runs.len(),
+            models: models.collect(),
+            schedules: explored.schedules(),
+            runs: explored.runs,
+            complete: explored.is_complete(),
+            stopped: explored.is_stopped,
+            coverage: explored.coverage(),
             shard: options.shard.to_string(),
             replayed: false,
-            models: models.collect(),
-            moved: runs.runs[0].recorded.moved.clone(),
-            waste: waste(&runs.runs[0].recorded.trace),
+            moved: moved.into_inner().flatten(),
+            waste: explored.waste,
+            warnings: explored.silence.iter().map(|silence| silence.to_string()).collect(),
         })
     }
 
@@ -503,12 +558,15 @@ impl Explore<'_> {
         replayed: Replay<'_>,
     ) -> Result<ExploreReport, ExploreError> {
         let start = Instant::now();
-        let Replay { turns: TurnsName(turns, seed), choice, .. } = replayed;
+        let Replay { turns, choice, .. } = replayed;
+        let name = turns.to_string();
+        let TurnsName(turns, seed) = turns;
         let (threads, model) = (target.threads(), choice.model);
         let schedule = Schedule { threads, turns, seed, model, ..Schedule::default() };
         let Recorded { trace, check, moved } = target.record(&schedule)?;
         let options = self.options.search(choice.model);
-        let finding = replay(&trace, &options, &choice, &check)?;
+        let finding = replay(&trace, &options, &choice, &check)?
+            .map(|finding| Finding { schedule: Some(name), ..finding });
         let model = ModelReport {
             coverage: "one image".into(),
             outcome: SearchOutcome::of_replay(choice.model, finding),
@@ -519,11 +577,15 @@ impl Explore<'_> {
             program: target.in_words(),
             schedules: String::new(),
             runs: 1,
+            complete: false,
+            stopped: false,
+            coverage: "one image".into(),
             shard: Shard::default().to_string(),
             replayed: true,
             models: vec![model],
             moved,
             waste: Vec::new(),
+            warnings: Vec::new(),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The report of an exploration as a page that stands alone: what `--html` writes.
 
 use super::report::{ExploreReport, ModelReport};
-use seawall_explore::{EventNote, Finding, InFlight, StoreNote};
+use seawall_explore::{EventNote, Finding, InFlight, RecoveryStep, StoreNote};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
@@ -20,7 +20,7 @@ impl ExploreReport {
             title = text(&self.program)
         );
         if !self.schedules.is_empty() {
-            let _ = writeln!(page, "<p>{} runs: {}</p>", self.runs, text(&self.schedules));
+            let _ = writeln!(page, "<p>{}</p>", text(&self.schedules));
         }
         page += "<table><tr><th>model<th>failure points<th>in recovery<th>crash states<th>runs of \
                  recovery<th>coverage</tr>\n";
@@ -36,7 +36,10 @@ impl ExploreReport {
                 text(coverage)
             );
         }
-        page += "</table>\n";
+        let _ = writeln!(page, "</table><p>{}</p>", text(&self.coverage));
+        for warning in &self.warnings {
+            let _ = writeln!(page, "<p class=\"bad\">Warning: {}</p>", text(warning));
+        }
         for model in &self.models {
             if let Some(finding) = &model.outcome.finding {
                 page += &found(finding);
@@ -86,7 +89,8 @@ fn found(finding: &Finding) -> String {
         part += &stores("Lost of what recovery stored", &recovery.lost);
         part += &stores("Early of what recovery stored", &recovery.early);
     }
-    part + &timeline(&finding.timeline)
+    part += &recovery(&finding.recovery);
+    part + &timeline(&finding.timeline, in_flight.len())
 }
 
 fn stores(title: &str, stores: &[StoreNote]) -> String {
@@ -95,37 +99,64 @@ fn stores(title: &str, stores: &[StoreNote]) -> String {
     }
     let mut part = format!(
         "<h3>{title}</h3><table><tr><th>address<th>bytes<th>was<th>is<th>thread<th>operation\
-         <th>call</tr>\n"
+         <th>call<th>read by</tr>\n"
     );
-    for StoreNote { address, bytes, old, new, thread, operation, place } in stores {
+    for StoreNote { address, bytes, old, new, thread, operation, place, reader, .. } in stores {
         let _ = writeln!(
             part,
             "<tr><td class=\"c\">{}<td>{bytes}<td class=\"c\">{old:#x}<td class=\"c\">{new:#x}<td>\
-             {thread}<td>{operation}<td class=\"c\">{}</tr>",
+             {thread}<td>{operation}<td class=\"c\">{}<td class=\"c\">{}</tr>",
             text(address),
+            text(place),
+            reader.as_ref().map_or(String::new(), |(thread, place)| text(&format!(
+                "thread {thread}, {place}"
+            )))
+        );
+    }
+    part + "</table>\n"
+}
+
+/// What recovery did, beside the timeline of the run.
+fn recovery(steps: &[RecoveryStep]) -> String {
+    if steps.is_empty() {
+        return String::new();
+    }
+    let mut part = "<h3>Recovery, up to the failure</h3>\n<p class=\"note\">Its reads of what was \
+                    lost or came early, and its writes.</p><table><tr><th>what<th>call<th>times\
+                    </tr>\n"
+        .to_owned();
+    for RecoveryStep { what, place, times } in steps {
+        let _ = writeln!(
+            part,
+            "<tr><td class=\"c\">{}<td class=\"c\">{}<td>{times}</tr>",
+            text(what),
             text(place)
         );
     }
     part + "</table>\n"
 }
 
-fn timeline(events: &[EventNote]) -> String {
+/// The events before the crash, with a column for each thread.
+fn timeline(events: &[EventNote], threads: usize) -> String {
     let mut part =
         "<h3>Before the crash</h3>\n<p class=\"note\">Green stores are in the image, red \
-                    ones are lost.</p><table><tr><th>event<th>thread<th>operation<th>what<th>call\
-                    </tr>\n"
+                    ones are lost.</p><table><tr><th>event"
             .to_owned();
+    (0..threads).for_each(|thread| part += &format!("<th>thread {thread}"));
+    part += "<th>operation<th>call</tr>\n";
     for EventNote { event, thread, operation, what, place, kept } in events {
         let class = match kept {
-            Some(true) => " class=\"kept\"",
-            Some(false) => " class=\"lost\"",
+            Some(true) => " kept",
+            Some(false) => " lost",
             None => "",
         };
+        let (before, after) = (usize::from(*thread), threads - 1 - usize::from(*thread));
         let _ = writeln!(
             part,
-            "<tr{class}><td>{event}<td>{thread}<td>{operation}<td class=\"c\">{}\
-             <td class=\"c\">{}</tr>",
+            "<tr><td>{event}{}<td class=\"c{class}\">{}{}<td>{operation}<td class=\"c\">{}</tr>",
+            "<td>".repeat(before),
             text(what),
+            "<td>".repeat(after),
             text(place)
         );
     }

@@ -11,8 +11,17 @@ use std::fmt;
 pub struct ExploreReport {
     /// The program, with its numbers, in words.
     pub program: String,
-    /// How its runs were chosen, in words; empty if there is only one.
+    /// Which schedules were tried, in words; empty if there is only one.
     pub schedules: String,
+    /// True if every image of every schedule within the bounds was tried.
+    pub complete: bool,
+    /// What was covered, in words.
+    pub coverage: String,
+    /// True if it was stopped from outside.
+    pub stopped: bool,
+    /// Why nothing could be found, or not all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Different runs of the program.
     pub runs: usize,
     /// Which part of the work this was, as `3/64`.
@@ -24,7 +33,7 @@ pub struct ExploreReport {
     /// What the steps of the first run moved, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved: Option<CollectorReport>,
-    /// Flushes and fences of the first run that do nothing, and stores that are never flushed.
+    /// Flushes and fences that do nothing, and stores that are never flushed, over all runs.
     pub waste: Vec<Waste>,
 }
 
@@ -51,7 +60,7 @@ impl Report for ExploreReport {
     }
 
     fn finished(&self) -> Finished {
-        Finished::of(self.models.iter().any(|model| model.outcome.stopped), false)
+        Finished::of(self.stopped, false)
     }
 
     fn json(&self) -> String {
@@ -67,7 +76,7 @@ impl fmt::Display for ExploreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.program)?;
         if !self.schedules.is_empty() {
-            writeln!(f, "  {} runs: {}", self.runs, self.schedules)?;
+            writeln!(f, "  {}", self.schedules)?;
         }
         if self.shard != "1/1" {
             writeln!(f, "  part {} of the work", self.shard)?;
@@ -88,6 +97,12 @@ impl fmt::Display for ExploreReport {
             if let Some(command) = &model.replay_command {
                 writeln!(f, "  replay: {command}\n")?;
             }
+        }
+        if !self.replayed {
+            writeln!(f, "  {}", self.coverage)?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "  warning: {warning}")?;
         }
         for (at, waste) in self.waste.iter().enumerate() {
             let head = if at == 0 { "  wasted on x86:" } else { "                " };
