@@ -63,7 +63,7 @@ pub struct CrashImage {
     dram_used: RefCell<Vec<u32>>,
     steps: Cell<u64>,
     limit: u64,
-    open: RefCell<Open>,
+    pub(crate) open: RefCell<Open>,
     /// Whether some layer can have stored to a line, for each line.
     varies: RefCell<Vec<bool>>,
     /// The pass in which a word was decided, and its value.
@@ -83,14 +83,14 @@ pub struct CrashImage {
 
 /// The images that are not ruled out.
 #[derive(Default)]
-struct Open {
-    layers: Vec<Layer>,
+pub(crate) struct Open {
+    pub(crate) layers: Vec<Layer>,
     /// For each line the layers that have a log of it, as bits.
     touched: Vec<u16>,
     /// For each line its log in the lowest layer, if that has one.
     lowest: Vec<LineIndex>,
     /// The bits of reached bitmaps that lines decide, by word.
-    reached: FxHashMap<u32, Vec<Copied>>,
+    pub(crate) reached: FxHashMap<u32, Vec<Copied>>,
 }
 
 /// Crashes of recovery at most, of one search.
@@ -99,7 +99,7 @@ pub(crate) const DEPTH_MAX: usize = 15;
 impl Open {
     /// The log of the word in a layer that has one of its line.
     #[inline]
-    fn log_of(&self, layer: usize, word: u32) -> LineIndex {
+    pub(crate) fn log_of(&self, layer: usize, word: u32) -> LineIndex {
         let Layer { trace, .. } = &self.layers[layer];
         match layer {
             0 => trace.lane_of(self.lowest[word as usize / 8], word),
@@ -109,7 +109,7 @@ impl Open {
 
     /// The layers that have a log of the word's line, from the top.
     #[inline]
-    fn layers_of(&self, word: u32) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn layers_of(&self, word: u32) -> impl Iterator<Item = usize> + use<> {
         let mut bits = self.touched[word as usize / 8];
         std::iter::from_fn(move || {
             let top = bits.checked_ilog2()?;

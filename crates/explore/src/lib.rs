@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod below;
 mod check;
 mod combining;
 mod crash;

@@ -30,6 +30,15 @@ pub struct Search {
 }
 
 impl Search {
+    /// Whether what one search found out about crashes of recovery holds for the other.
+    pub(crate) fn is_as_deep(&self, other: &Search) -> bool {
+        let of = |search: &Search| {
+            let Search { thorough, depth, torn_lines, steps, .. } = *search;
+            (thorough, depth, torn_lines, steps)
+        };
+        of(self) == of(other)
+    }
+
     /// The usual search under `model`.
     pub fn new(model: Model) -> Search {
         Search {

@@ -10,9 +10,10 @@ use crate::crashed::{CrashImage, Pass, Prefer};
 use crate::guard::guarded;
 use crate::options::Search;
 use crate::trace::Trace;
-use crate::tree::{End, NodeId, Tree};
+use crate::tree::{NodeId, PassEnd, Tree};
 use crate::walk::CrashPoint;
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use seawall_memory::Model;
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -40,9 +41,10 @@ const NODES_MAX: usize = 1_000_000;
 #[derive(Default)]
 pub(crate) struct Seen {
     image: Option<CrashImage>,
-    /// For each part and depth of crashes, what recovery did, and the value of `varied` when the
-    /// tree was begun.
-    trees: Vec<(Tree, u32)>,
+    /// For each part and depth of crashes, what recovery did.
+    trees: Vec<Begun>,
+    /// Trees that were begun.
+    begun: u32,
     depths: usize,
     /// Whether the words of recovery's non-temporal stores persist on their own.
     by_lanes: bool,
@@ -50,8 +52,45 @@ pub(crate) struct Seen {
     varied: u32,
     /// The distinct traces of recovery, by hash.
     recordings: FxHashMap<u64, Vec<Arc<Trace>>>,
-    /// Events of these traces.
-    events: usize,
+    /// What crashes of recoveries led to.
+    settled: FxHashMap<End, Arc<Settled>>,
+    /// Events of these traces, and findings of these crashes.
+    entries: usize,
+    how: Option<Search>,
+}
+
+/// A tree, with its number and the value of `varied` when it was begun.
+struct Begun {
+    tree: Tree,
+    number: u32,
+    varied: u32,
+}
+
+/// An end of recovery after which no later recovery reads any word that this one did not read or
+/// store to: so what crashes of it lead to is the same wherever it ends so.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct End {
+    /// The tree and the node.
+    pub(crate) tree: u32,
+    pub(crate) node: NodeId,
+    /// A hash of the values below its stores.
+    pub(crate) below: u64,
+    /// Lines whose words persisted out of order before it.
+    pub(crate) torn: u32,
+    pub(crate) model: Model,
+    /// The phase of the search; `None` if all was tried.
+    pub(crate) phase: Option<u8>,
+}
+
+/// What crashes of a recovery led to.
+pub(crate) struct Settled {
+    /// What later recoveries found.
+    pub(crate) findings: Vec<u32>,
+    pub(crate) states: u64,
+    pub(crate) points: u64,
+    /// Something was left to a later phase, or cut.
+    pub(crate) skipped: bool,
+    pub(crate) cut: bool,
 }
 
 impl Seen {
@@ -59,16 +98,16 @@ impl Seen {
     pub(crate) fn begin(&mut self, trace: &Trace, how: &Search, parts: usize) {
         let (depths, by_lanes) = (how.depth + 1, how.model.buffers_stores());
         let fits = self.image.as_ref().is_some_and(|image| image.fits(trace, how.steps));
-        if !fits || self.by_lanes != by_lanes {
-            self.image = Some(CrashImage::new(trace, how.steps));
-            self.trees.clear();
-            self.forget_recordings();
-        }
         // The recovery after the last crash was not recorded.
-        if self.depths != depths || self.trees.len() != depths * parts {
-            self.trees = (0..depths * parts).map(|_| (Tree::default(), 0)).collect();
+        let rest =
+            (self.depths, self.by_lanes, self.trees.len()) == (depths, by_lanes, depths * parts);
+        if !fits || !rest || !self.how.as_ref().is_some_and(|before| before.is_as_deep(how)) {
+            self.image = Some(CrashImage::new(trace, how.steps));
+            let tree = || Begun { tree: Tree::default(), number: 0, varied: 0 };
+            self.trees = std::iter::repeat_with(tree).take(depths * parts).collect();
+            self.forget();
         }
-        (self.depths, self.by_lanes) = (depths, by_lanes);
+        (self.depths, self.by_lanes, self.how) = (depths, by_lanes, Some(how.clone()));
         if self.image().may_store(trace) {
             self.forget();
         }
@@ -84,13 +123,15 @@ impl Seen {
     }
 
     pub(crate) fn tree(&self, tree: usize) -> &Tree {
-        &self.trees[tree].0
+        &self.trees[tree].tree
     }
 
     /// Forgets everything.
     fn forget(&mut self) {
         self.varied += 1;
-        self.forget_recordings();
+        self.recordings.clear();
+        self.settled.clear();
+        self.entries = 0;
         (0..self.trees.len()).for_each(|tree| self.begin_tree(tree));
     }
 
@@ -109,21 +150,35 @@ impl Seen {
     }
 
     fn nodes(&self) -> usize {
-        self.events + self.trees.iter().map(|(tree, _)| tree.len()).sum::<usize>()
-    }
-
-    fn forget_recordings(&mut self) {
-        self.recordings.clear();
-        self.events = 0;
+        self.entries + self.trees.iter().map(|begun| begun.tree.len()).sum::<usize>()
     }
 
     pub(crate) fn begin_tree(&mut self, tree: usize) {
-        self.trees[tree] = (Tree::default(), self.varied);
+        self.begun += 1;
+        let (number, varied) = (self.begun, self.varied);
+        self.trees[tree] = Begun { tree: Tree::default(), number, varied };
+    }
+
+    /// The number of the tree among all that were begun.
+    pub(crate) fn number_of(&self, tree: usize) -> u32 {
+        self.trees[tree].number
+    }
+
+    /// What crashes after this end of recovery lead to, if that is known.
+    pub(crate) fn settled(&self, end: End) -> Option<Arc<Settled>> {
+        let all = self.settled.get(&End { phase: None, ..end });
+        all.or_else(|| self.settled.get(&end)).cloned()
+    }
+
+    pub(crate) fn settle(&mut self, end: End, settled: Settled) {
+        self.entries += settled.findings.len() + 8;
+        let phase = end.phase.filter(|_| settled.skipped);
+        self.settled.insert(End { phase, ..end }, Arc::new(settled));
     }
 
     /// Whether recovery has come to store to more lines since the tree was begun.
     pub(crate) fn is_outdated(&self, tree: usize) -> bool {
-        self.trees[tree].1 != self.varied
+        self.trees[tree].varied != self.varied
     }
 
     /// Takes note of the lines that a recovery stores to.
@@ -142,11 +197,11 @@ impl Seen {
         recording: Option<Trace>,
     ) -> NodeId {
         let recording = recording.map(|recording| self.intern(recording));
-        self.trees[tree].0.add(pass, End { found, recording })
+        self.trees[tree].tree.add(pass, PassEnd { found, recording })
     }
 
     pub(crate) fn link(&mut self, tree: usize, node: NodeId, value: u64, child: NodeId) {
-        self.trees[tree].0.link(node, value, child);
+        self.trees[tree].tree.link(node, value, child);
     }
 
     fn intern(&mut self, recording: Trace) -> Arc<Trace> {
@@ -160,7 +215,7 @@ impl Seen {
             return known.clone();
         }
         let recording = Arc::new(recording);
-        self.events += recording.events.len();
+        self.entries += recording.events.len();
         same.push(recording.clone());
         recording
     }

@@ -17,16 +17,17 @@ use crate::crashed::{CrashImage, DEPTH_MAX, Layer, Prefer};
 use crate::models::State;
 use crate::options::Search;
 use crate::outcome::{Reached, SearchOutcome};
-use crate::recoveries::{Interned, Recoveries, Seen, recover};
+use crate::recoveries::{End, Interned, Recoveries, Seen, Settled, recover};
 use crate::shrink::shrink;
 use crate::trace::Trace;
-use crate::tree::{End, Next, NodeId};
+use crate::tree::{Next, NodeId, PassEnd};
 use crate::walk::{CrashPoint, Walk, is_failure_point};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use std::hash::BuildHasher;
 use std::ops::ControlFlow;
+use std::ptr;
 use std::sync::Arc;
 
 /// Searches for a crash state that fails the check, until it finds one or the budget ends.
@@ -131,9 +132,10 @@ struct Explorer<'a> {
     deviating: Vec<u32>,
     /// For each depth, what the recovery that is cut short there has read or stored.
     known: Vec<Known>,
-    /// Ends of recovery (tree, node, promises, values below its stores) whose crashes were tried in
-    /// this phase, and after which no later recovery read any other word.
-    settled: FxHashSet<(usize, NodeId, u64, u64)>,
+    /// What recoveries found that followed crashes of others.
+    findings: Vec<u32>,
+    /// States that were not known from before.
+    tried: u64,
     phase: &'static Phase,
     /// Some state was left to a later phase.
     skipped: bool,
@@ -147,9 +149,8 @@ struct Explorer<'a> {
     failed: Option<Vec<Crash>>,
 }
 
-/// The words whose values are known when a recovery is cut short: those that it has read, and those
-/// that it stored to if all open images have the same value there. Each has the number of the visit
-/// that marked it.
+/// The words that matter when a recovery is cut short: those that it has read or stored to. Each
+/// has the number of the visit that marked it.
 #[derive(Clone, Default)]
 struct Known {
     words: Vec<u32>,
@@ -159,22 +160,18 @@ struct Known {
 }
 
 impl Known {
-    /// Starts a visit; returns a hash of the values below the stores, as far as they are known.
+    /// Starts a visit; returns a hash of what is below the stores, if that is known.
     fn start(&mut self, path: &[(u32, u64)], recording: &Trace, image: &CrashImage) -> u64 {
         self.visit += 1;
-        self.exceeded = false;
         for (word, _) in path {
             self.mark(*word);
         }
-        let mut below = Vec::new();
-        for word in recording.stores.iter().map(|store| store.change.word) {
-            if self.mark(word) {
-                let value = image.only(word);
-                self.exceeded |= value.is_none();
-                below.push(value);
-            }
-        }
-        FxBuildHasher.hash_one(below)
+        let stored = recording.stores.iter().map(|store| store.change.word);
+        let mut below: Vec<u32> = stored.filter(|word| self.mark(*word)).collect();
+        below.sort_unstable();
+        let below = image.below(&below);
+        self.exceeded = below.is_none();
+        below.unwrap_or(0)
     }
 
     /// True if the word was not marked yet.
@@ -218,7 +215,8 @@ impl<'a> Explorer<'a> {
             torn: Vec::new(),
             deviating: Vec::new(),
             known: vec![Known::default(); options.depth],
-            settled: FxHashSet::default(),
+            findings: Vec::new(),
+            tried: 0,
             phase: &PHASES[0],
             skipped: false,
             cut: false,
@@ -240,8 +238,7 @@ impl<'a> Explorer<'a> {
         watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.phase = phase;
-        self.settled.clear();
-        let first = std::ptr::eq(phase, &PHASES[0]);
+        let first = ptr::eq(phase, &PHASES[0]);
         let mut walk = Walk::new(self.trace, self.options.model);
         let mut promised = None;
         let end = self.options.events.end.min(self.trace.events.len() + 1);
@@ -273,15 +270,14 @@ impl<'a> Explorer<'a> {
         if is_longer {
             (0..self.check.parts()).for_each(|part| self.clear_trees(part, 0));
         }
-        if self.seen.forget_if_full() {
-            self.settled.clear();
-        }
+        self.seen.forget_if_full();
         let order = std::mem::take(&mut walk.state.order);
         self.image().push(Layer { trace: self.trace.clone(), order });
         self.events.push(walk.point.event);
         self.cut_here = false;
         let flow = (0..self.check.parts()).try_for_each(|part| {
             self.part = part;
+            self.findings.clear();
             self.left = self.options.point_limit;
             self.layer(&walk.point, all || is_longer, grown)
         });
@@ -360,7 +356,6 @@ impl<'a> Explorer<'a> {
 
     fn clear_tree(&mut self, tree: usize) {
         self.seen.begin_tree(tree);
-        self.settled.retain(|(of, ..)| *of != tree);
     }
 
     /// Begins the trees of the part anew, from this depth on.
@@ -378,7 +373,7 @@ impl<'a> Explorer<'a> {
         let flow = loop {
             let word = match self.seen.tree(tree).next(node) {
                 Next::Read(word) => word,
-                Next::Done(End { found, recording }) => {
+                Next::Done(PassEnd { found, recording }) => {
                     let (found, recording) = (*found, recording.clone());
                     break self.done(node, found, recording, point);
                 }
@@ -491,34 +486,88 @@ impl<'a> Explorer<'a> {
         recording: Option<Arc<Trace>>,
         point: &CrashPoint,
     ) -> ControlFlow<()> {
-        if self.outcome.states == self.options.budget {
+        if self.tried >= self.options.budget {
             self.outcome.out_of_budget = true;
             return ControlFlow::Break(());
         }
         self.left = self.left.saturating_sub(1);
+        self.tried += 1;
         self.outcome.states += 1;
-        let good = self.judged.contains(&(found, promises(point)))
-            || self.check.judge(found, point).is_ok();
-        if !good {
+        if !self.is_good(found, point) {
             let cuts = self.image().largest().into_iter();
             let crashes = cuts.zip(&self.events).map(|(cut, &event)| Crash { event, cut });
             self.failed = Some(crashes.collect());
             return ControlFlow::Break(());
         }
+        self.findings.push(found);
+        match recording {
+            Some(recording) => self.crashes_of(node, recording, point),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Whether the check lets the finding pass here.
+    fn is_good(&mut self, found: u32, point: &CrashPoint) -> bool {
+        let told = (found, promises(point));
+        if self.judged.contains(&told) {
+            return true;
+        }
+        let good = self.check.judge(found, point).is_ok();
         self.outcome.has_asked |= point.was_asked();
-        self.judged.insert((found, promises(point)));
-        let Some(recording) = recording else { return ControlFlow::Continue(()) };
+        if good {
+            self.judged.insert(told);
+        }
+        good
+    }
+
+    /// Tries crashes of a recovery that ended here, or tells what they led to elsewhere.
+    fn crashes_of(
+        &mut self,
+        node: NodeId,
+        recording: Arc<Trace>,
+        point: &CrashPoint,
+    ) -> ControlFlow<()> {
         let depth = self.events.len() - 1;
         let below = self.known[depth].start(&self.path, &recording, self.seen.image());
-        let end = (self.tree(), node, promises(point), below);
-        let is_known = !self.known[depth].exceeded;
-        if is_known && self.settled.contains(&end) {
+        let end = End {
+            tree: self.seen.number_of(self.tree()),
+            node,
+            below,
+            torn: self.torn.len() as u32,
+            model: self.options.model,
+            phase: PHASES.iter().position(|phase| ptr::eq(phase, self.phase)).map(|at| at as u8),
+        };
+        if !self.known[depth].exceeded
+            && let Some(settled) = self.seen.settled(end)
+            && settled.findings.iter().all(|&found| self.is_good(found, point))
+        {
+            for store in &recording.stores {
+                self.known[..depth].iter_mut().for_each(|known| known.read(store.change.word));
+            }
+            self.findings.extend(&settled.findings);
+            self.outcome.states += settled.states;
+            self.outcome.nested_points += settled.points;
+            self.skipped |= settled.skipped;
+            self.cut |= settled.cut;
             return ControlFlow::Continue(());
         }
+        let flags = (self.skipped, self.cut);
+        (self.skipped, self.cut) = (false, false);
+        let from = self.findings.len();
+        let (states, points) = (self.outcome.states, self.outcome.nested_points);
         self.nested(recording, point)?;
+        let mut findings = self.findings.split_off(from);
+        findings.sort_unstable();
+        findings.dedup();
+        self.findings.extend(&findings);
         if !self.known[depth].exceeded && self.left > 0 {
-            self.settled.insert(end);
+            let (skipped, cut) = (self.skipped, self.cut);
+            let (states, points) =
+                (self.outcome.states - states, self.outcome.nested_points - points);
+            self.seen.settle(end, Settled { findings, states, points, skipped, cut });
         }
+        self.skipped |= flags.0;
+        self.cut |= flags.1;
         ControlFlow::Continue(())
     }
 

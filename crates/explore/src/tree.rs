@@ -16,11 +16,11 @@ pub(crate) enum Next<'t> {
     /// It reads this word.
     Read(u32),
     /// It is done.
-    Done(&'t End),
+    Done(&'t PassEnd),
 }
 
 /// The end of a pass: what it found, and what it did to memory if that may be cut short.
-pub(crate) struct End {
+pub(crate) struct PassEnd {
     pub(crate) found: u32,
     pub(crate) recording: Option<Arc<Trace>>,
 }
@@ -41,7 +41,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Default)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
-    ends: Vec<End>,
+    ends: Vec<PassEnd>,
     others: Vec<Vec<(u64, NodeId)>>,
 }
 
@@ -77,7 +77,7 @@ impl Tree {
     }
 
     /// Adds the path of a pass, and returns its first node.
-    pub(crate) fn add(&mut self, reads: &[(u32, u64)], end: End) -> NodeId {
+    pub(crate) fn add(&mut self, reads: &[(u32, u64)], end: PassEnd) -> NodeId {
         let start = self.nodes.len() as NodeId;
         self.nodes.extend(reads.iter().map(|&(word, value)| Node { word, more: NONE, value }));
         self.nodes.push(Node { word: DONE, more: self.ends.len() as u32, value: 0 });
