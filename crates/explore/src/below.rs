@@ -39,6 +39,12 @@ impl CrashImage {
                 }
             }
         }
+        #[cfg(test)]
+        match WEAKER.get() {
+            Weaker::Not => {}
+            Weaker::Values => return Some(0),
+            Weaker::Order => several.clear(),
+        }
         for contents in &several {
             for &(stores, _) in &contents.steps[1..] {
                 open.implied(contents, stores, &several, &mut hash);
@@ -95,5 +101,100 @@ impl Open {
             other.steps.partition_point(|(from, _)| *from <= low).hash(hash);
         }
         order.undo(mark);
+    }
+}
+
+/// What tests leave out of the hash, to be caught.
+#[cfg(test)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Weaker {
+    Not,
+    Values,
+    Order,
+}
+
+#[cfg(test)]
+thread_local! {
+    static WEAKER: std::cell::Cell<Weaker> = const { std::cell::Cell::new(Weaker::Not) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Model, Recoveries, Schedule, Search, Traced, check, record, search_on};
+    use seawall_memory::{Addr, Fence, Image, Memory, MemoryExt};
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+
+    const DONE: Addr = Addr::pm(0);
+    const WORDS: [Addr; 3] = [Addr::pm(64), Addr::pm(128), Addr::pm(192)];
+
+    type Program = fn(&Traced<'_>);
+
+    /// Reads nothing at first, overwrites the words, and finds what is there of them later.
+    fn overwrite(memory: &CrashImage) -> Result<Vec<u64>, String> {
+        if memory.load::<u64>(DONE) > 0 {
+            return Ok(WORDS.map(|at| memory.load(at)).to_vec());
+        }
+        WORDS.iter().for_each(|at| memory.store(*at, 100u64));
+        memory.store(DONE, 1u64);
+        Ok(Vec::new())
+    }
+
+    /// What a crash and a crash of recovery leave, over these runs.
+    fn left(model: Model, weaker: Weaker, runs: &[Program]) -> BTreeSet<Vec<u64>> {
+        WEAKER.set(weaker);
+        let (mut known, found) = (Recoveries::default(), RefCell::new(BTreeSet::new()));
+        for run in runs {
+            let trace = record(Image::new(256, 0), &Schedule::default(), *run).unwrap();
+            let noted = check(overwrite, |seen: &Vec<u64>, _| {
+                found.borrow_mut().insert(seen.clone());
+                Ok(())
+            });
+            let (options, go_on) = (Search::new(model), ControlFlow::Continue(()));
+            search_on(Arc::new(trace), &options, &noted, &mut known, &mut |_| go_on);
+        }
+        WEAKER.set(Weaker::Not);
+        found.into_inner()
+    }
+
+    /// The first word is stored to at last, on a strand of its own.
+    fn stores(memory: &Traced<'_>, ordered: bool) {
+        memory.store(WORDS[0], 6u64);
+        memory.drain();
+        memory.fence(Fence::Strand);
+        memory.store(WORDS[1], 8u64);
+        if ordered {
+            memory.order();
+        }
+        memory.store(WORDS[2], 9u64);
+        memory.fence(Fence::Strand);
+        memory.store(WORDS[0], 7u64);
+    }
+
+    fn ordered(memory: &Traced<'_>) {
+        stores(memory, true);
+    }
+
+    fn not_ordered(memory: &Traced<'_>) {
+        stores(memory, false);
+    }
+
+    #[test]
+    fn what_is_below_stores_matters_where_they_are_lost() {
+        let all = |weaker| left(Model::Px86, weaker, &[not_ordered]);
+        assert!(all(Weaker::Not).contains(&vec![7, 8, 9]));
+        assert!(!all(Weaker::Values).contains(&vec![7, 8, 9]));
+    }
+
+    #[test]
+    fn the_order_of_what_is_below_stores_matters_where_they_are_lost() {
+        let all =
+            |weaker, runs: &[Program]| left(Model::Strand, weaker, runs).contains(&vec![7, 0, 9]);
+        assert!(!all(Weaker::Not, &[ordered]));
+        assert!(all(Weaker::Not, &[ordered, not_ordered]));
+        assert!(!all(Weaker::Order, &[ordered, not_ordered]));
     }
 }

@@ -40,12 +40,16 @@ mod tests {
     use super::*;
     use crate::models::order::Cut;
     use crate::outcome::Reached;
+    use crate::recoveries::Recoveries;
     use crate::run::record;
     use crate::schedule::Schedule;
+    use crate::search::search_on;
     use crate::walk::Walk;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
     use seawall_memory::{Image, Memory};
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
 
     const LINES: u64 = 4;
 
@@ -148,44 +152,85 @@ mod tests {
         seen
     }
 
-    /// What recovery finds on all images: after one crash, and when one or two more cut it short.
-    fn wandered(trace: &Trace, model: Model) -> [BTreeSet<Vec<u64>>; 3] {
-        let recovered = |images: &BTreeSet<Vec<u8>>| {
-            let mut all = images.clone();
-            for bytes in images {
-                let start = Image::from_pm(bytes.clone(), 0);
-                let recovery = record(start, &Schedule::default(), |memory| drop(wander(memory)));
-                all.extend(all_images(&recovery.unwrap(), model, false));
+    /// A recovery that stores to words that it has not read, and reads them only once it has.
+    fn overwrite(memory: &impl Memory) -> Vec<u64> {
+        let words = words();
+        let (done, two, three, four) = (words[0], words[2], words[4], words[6]);
+        match memory.load::<u64>(done) {
+            0 => {
+                memory.store(two, 100u64);
+                memory.store(three, 101u64);
+                memory.persist(three, 8);
+                memory.store(four, 102u64);
+                memory.store(done, 3u64);
+                memory.flush(done, 8);
+                memory.order();
+                vec![0]
             }
-            all
+            done => vec![done, memory.load(two), memory.load(three), memory.load(four)],
+        }
+    }
+
+    /// What recovery finds on all images: after one crash, and when one or two more cut it short.
+    macro_rules! recovered {
+        ($recovery:ident, $trace:expr, $model:expr) => {{
+            let again = |images: &BTreeSet<Vec<u8>>| {
+                let mut all = images.clone();
+                for bytes in images {
+                    let start = Image::from_pm(bytes.clone(), 0);
+                    let recovery =
+                        record(start, &Schedule::default(), |memory| drop($recovery(memory)));
+                    all.extend(all_images(&recovery.unwrap(), $model, false));
+                }
+                all
+            };
+            let once = all_images($trace, $model, false);
+            let twice = again(&once);
+            let thrice = again(&twice);
+            [once, twice, thrice].map(|images| {
+                let images = images.into_iter();
+                images.map(|bytes| $recovery(&Image::from_pm(bytes, 0))).collect()
+            })
+        }};
+    }
+
+    macro_rules! finds_all {
+        ($recovery:ident, $seeds:expr) => {
+            let mut known = Model::all().map(|_| Recoveries::default()).collect::<Vec<_>>();
+            for seed in 0..$seeds {
+                let trace = random_run(seed);
+                for (model, known) in Model::all().zip(&mut known) {
+                    let all: [BTreeSet<Vec<u64>>; 3] = recovered!($recovery, &trace, model);
+                    for (depth, all) in all.into_iter().enumerate() {
+                        // What is known of recovery holds for other runs, of the same depth.
+                        let mut none = Recoveries::default();
+                        let known = if depth == 2 { &mut *known } else { &mut none };
+                        let found = RefCell::new(BTreeSet::new());
+                        let noted = check(
+                            |image: &CrashImage| Ok($recovery(image)),
+                            |seen: &Vec<u64>, _| {
+                                found.borrow_mut().insert(seen.clone());
+                                Ok(())
+                            },
+                        );
+                        let options = Search { depth, ..Search::new(model) };
+                        let (trace, go_on) = (Arc::new(trace.clone()), ControlFlow::Continue(()));
+                        let outcome = search_on(trace, &options, &noted, known, &mut |_| go_on);
+                        assert_eq!(outcome.reached, Reached::Complete);
+                        assert_eq!(found.take(), all, "seed {seed}, {model}, depth {depth}");
+                    }
+                }
+            }
         };
-        let once = all_images(trace, model, false);
-        let twice = recovered(&once);
-        let thrice = recovered(&twice);
-        [once, twice, thrice].map(|images| {
-            images.into_iter().map(|bytes| wander(&Image::from_pm(bytes, 0))).collect()
-        })
     }
 
     #[test]
     fn recoveries_that_follow_what_they_read_find_all_that_full_images_give_them() {
-        for seed in 0..40 {
-            let trace = random_run(seed);
-            for model in Model::all() {
-                for (depth, all) in wandered(&trace, model).into_iter().enumerate() {
-                    let found = RefCell::new(BTreeSet::new());
-                    let noted = check(
-                        |image: &CrashImage| Ok(wander(image)),
-                        |seen: &Vec<u64>, _| {
-                            found.borrow_mut().insert(seen.clone());
-                            Ok(())
-                        },
-                    );
-                    let outcome = search(&trace, &Search { depth, ..Search::new(model) }, &noted);
-                    assert_eq!(outcome.reached, Reached::Complete);
-                    assert_eq!(found.take(), all, "seed {seed} under {model}, depth {depth}");
-                }
-            }
-        }
+        finds_all!(wander, 40);
+    }
+
+    #[test]
+    fn recoveries_that_overwrite_what_they_have_not_read_find_all_that_full_images_give_them() {
+        finds_all!(overwrite, 150);
     }
 }
