@@ -59,6 +59,7 @@ pub(crate) enum Prefer {
 /// Persistent memory as a crash can have left it, with fresh, zeroed DRAM, for one thread.
 pub struct CrashImage {
     start: Words,
+    origin: Arc<[u8]>,
     dram: Words,
     dram_used: RefCell<Vec<u32>>,
     steps: Cell<u64>,
@@ -134,6 +135,7 @@ impl CrashImage {
         let image = CrashImage {
             decided: RefCell::new(vec![(0, 0); lines * 8]),
             start,
+            origin: trace.start.clone(),
             dram: Words::zeroed(trace.dram_bytes),
             dram_used: RefCell::default(),
             steps: Cell::new(limit),
@@ -157,7 +159,8 @@ impl CrashImage {
     pub(crate) fn fits(&self, trace: &Trace, limit: u64) -> bool {
         let room = self.start.room() >= trace.room;
         let rest = self.dram.bytes() == trace.dram_bytes && self.limit == limit;
-        room && rest && self.start.begins_as(&trace.start)
+        let same = Arc::ptr_eq(&self.origin, &trace.start) || self.start.begins_as(&trace.start);
+        room && rest && same
     }
 
     /// Whether recovery has ever read persistent memory.

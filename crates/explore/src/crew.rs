@@ -44,10 +44,19 @@ pub(crate) struct Unit<C> {
     pub(crate) events: Range<usize>,
     /// Whether it is the first one of its run.
     pub(crate) is_first: bool,
+    /// When it must be done.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// A unit that somebody works on, its lane, and what is known there.
+struct Taken<C: Check> {
+    lane: usize,
+    unit: Unit<C>,
+    known: Recoveries<C::Found>,
 }
 
 struct Lane<C: Check> {
-    waiting: VecDeque<(Unit<C>, Option<Instant>)>,
+    waiting: VecDeque<Unit<C>>,
     /// `None` while somebody works on it.
     known: Option<Recoveries<C::Found>>,
 }
@@ -64,15 +73,15 @@ struct State<C: Check> {
 
 impl<C: Check> State<C> {
     /// A lane that nobody works on, with the earliest unit that waits there.
-    fn take(&mut self) -> Option<(usize, Unit<C>, Option<Instant>, Recoveries<C::Found>)> {
+    fn take(&mut self) -> Option<Taken<C>> {
         let free = self.lanes.iter().enumerate().filter(|(_, lane)| lane.known.is_some());
-        let first = |lane: &Lane<C>| lane.waiting.front().map(|(unit, _)| unit.number);
+        let first = |lane: &Lane<C>| lane.waiting.front().map(|unit| unit.number);
         let (number, at) = free.filter_map(|(at, lane)| Some((first(lane)?, at))).min()?;
         let lane = &mut self.lanes[at];
-        let (unit, deadline) = lane.waiting.pop_front()?;
+        let unit = lane.waiting.pop_front()?;
         debug_assert_eq!(unit.number, number);
         self.waiting -= 1;
-        Some((at, unit, deadline, lane.known.take()?))
+        Some(Taken { lane: at, unit, known: lane.known.take()? })
     }
 }
 
@@ -141,17 +150,17 @@ where
     }
 
     /// Adds a unit to a lane; works if too many wait.
-    pub(crate) fn add(&self, lane: usize, unit: Unit<C>) {
+    pub(crate) fn add(&self, lane: usize, mut unit: Unit<C>) {
         let mut state = self.lock();
-        let deadline = state.deadline;
-        state.lanes[lane].waiting.push_back((unit, deadline));
+        unit.deadline = state.deadline;
+        state.lanes[lane].waiting.push_back(unit);
         state.waiting += 1;
         self.changed.notify_one();
         while state.waiting > WAITING_MAX {
             state = match state.take() {
-                Some((lane, unit, deadline, known)) => {
+                Some(taken) => {
                     drop(state);
-                    self.do_unit(lane, &unit, deadline, known)
+                    self.do_unit(taken)
                 }
                 None => self.wait(state),
             };
@@ -163,9 +172,9 @@ where
         let mut state = self.lock();
         loop {
             state = match state.take() {
-                Some((lane, unit, deadline, known)) => {
+                Some(taken) => {
                     drop(state);
-                    self.do_unit(lane, &unit, deadline, known)
+                    self.do_unit(taken)
                 }
                 None if state.is_closed && state.waiting == 0 => return,
                 None => self.wait(state),
@@ -173,19 +182,14 @@ where
         }
     }
 
-    fn do_unit(
-        &self,
-        lane: usize,
-        unit: &Unit<C>,
-        deadline: Option<Instant>,
-        mut known: Recoveries<C::Found>,
-    ) -> MutexGuard<'_, State<C>> {
-        let outcome = self.outcome(unit, deadline, &mut known);
+    fn do_unit(&self, taken: Taken<C>) -> MutexGuard<'_, State<C>> {
+        let Taken { lane, unit, mut known } = taken;
+        let outcome = self.outcome(&unit, &mut known);
         let mut state = self.lock();
         state.lanes[lane].known = Some(known);
         if let Some(outcome) = outcome {
             let waste = if unit.is_first { waste(&unit.run.trace) } else { Vec::new() };
-            let Unit { number, model, is_first, .. } = *unit;
+            let Unit { number, model, is_first, .. } = unit;
             let is_told = [unit.run.trace.has_output(), !unit.run.trace.stores().is_empty()];
             let run = unit.run.number;
             state.done.push(Done { number, run, model, is_first, outcome, waste, is_told });
@@ -195,13 +199,8 @@ where
     }
 
     /// Searches the unit; `None` if that is not needed.
-    fn outcome(
-        &self,
-        unit: &Unit<C>,
-        deadline: Option<Instant>,
-        known: &mut Recoveries<C::Found>,
-    ) -> Option<SearchOutcome> {
-        let first = self.first_of(unit.model);
+    fn outcome(&self, unit: &Unit<C>, known: &mut Recoveries<C::Found>) -> Option<SearchOutcome> {
+        let (first, deadline) = (self.first_of(unit.model), unit.deadline);
         let is_needless = || first.load(Ordering::Relaxed) < unit.number;
         if let Some(outcome) = self.observer.known(unit.number) {
             return Some(outcome);

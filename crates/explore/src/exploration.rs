@@ -248,7 +248,9 @@ where
                 if unit % of == number - 1 {
                     let lane = (run.number + at) % LANES;
                     let events = from..to;
-                    self.crew.add(lane, Unit { number: unit, run, model, events, is_first });
+                    let deadline = None;
+                    let unit = Unit { number: unit, run, model, events, is_first, deadline };
+                    self.crew.add(lane, unit);
                 }
             }
         }

@@ -40,8 +40,8 @@ mod tests {
     use super::*;
     use crate::models::order::Cut;
     use crate::outcome::Reached;
+    use crate::recorder::record;
     use crate::recoveries::Recoveries;
-    use crate::run::record;
     use crate::schedule::Schedule;
     use crate::search::search_on;
     use crate::walk::Walk;

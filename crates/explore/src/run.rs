@@ -15,19 +15,18 @@ use crate::access::Handover;
 use crate::combining::Combining;
 use crate::dispatch::{Dispatcher, Turn};
 use crate::guard::guarded;
+use crate::recorder::Regions;
 use crate::relocated::Copied;
 use crate::schedule::{Schedule, Turns};
 use crate::trace::Trace;
-use crate::traced::Traced;
 use crate::visible::Visible;
 use crate::words::Words;
 use rustc_hash::FxHashMap;
 use seawall_fiber::Fiber;
 use seawall_memory::relocation::Relocation;
-use seawall_memory::{Addr, Image, Width};
+use seawall_memory::{Addr, Width};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
-use std::rc::Rc;
 
 /// Why a run has no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,33 +143,11 @@ impl Repeats {
     }
 }
 
-/// Runs `program` once for each thread, each with its own handle, from the memory in `start`.
-///
-/// # Errors
-/// When the run does not end, or a thread panics.
-pub fn record<P>(start: Image, schedule: &Schedule, program: P) -> Result<Trace, RunError>
-where
-    P: Fn(&Traced<'_>) + Clone + 'static,
-{
-    if schedule.threads == 0 {
-        return Err(RunError::NoThreads);
-    }
-    let shared = Shared::new(start, schedule);
-    let fiber = |thread| {
-        let (shared, program) = (shared.clone(), program.clone());
-        let fiber = Fiber::new(move |pause| program(&Traced::new(shared.clone(), thread, pause)));
-        fiber.map_err(|error| RunError::Stack { thread, why: error.to_string() })
-    };
-    let fibers: Result<Vec<Fiber>, RunError> = (0..schedule.threads).map(fiber).collect();
-    let mut fibers = fibers?;
-    let result = drive(&shared, &mut fibers, schedule);
-    shared.closing.set(true);
-    drop(fibers);
-    drop(program);
-    result.map(|()| shared.trace.replace(Trace::empty(schedule.threads)))
-}
-
-fn drive(shared: &Shared, fibers: &mut [Fiber], schedule: &Schedule) -> Result<(), RunError> {
+pub(crate) fn drive(
+    shared: &Shared,
+    fibers: &mut [Fiber],
+    schedule: &Schedule,
+) -> Result<(), RunError> {
     let mut turns = Dispatcher::new(schedule);
     let mut last = None;
     loop {
@@ -206,9 +183,7 @@ fn drive(shared: &Shared, fibers: &mut [Fiber], schedule: &Schedule) -> Result<(
 }
 
 impl Shared {
-    fn new(start: Image, schedule: &Schedule) -> Rc<Shared> {
-        let room = start.pm_bytes_max();
-        let (pm, dram) = start.into_parts();
+    pub(crate) fn new(regions: Regions, trace: Trace, schedule: &Schedule) -> Shared {
         let threads = schedule.threads;
         let choices = match &schedule.turns {
             Turns::Chosen(choices) => &choices[..],
@@ -218,12 +193,10 @@ impl Shared {
         let late = choices.iter().filter_map(|choice| choice.late()).collect();
         let buffers = threads > 1 && (schedule.buffer > 0 || !behind.is_empty());
         let visible = buffers.then(|| Visible::new(threads, schedule.buffer));
-        let pm_words = Words::with_room(&pm, room);
-        let mut trace = Trace::new(threads, pm.into(), dram.len() as u64);
-        trace.room = room;
-        Rc::new(Shared {
-            pm: pm_words,
-            dram: Words::from_bytes(&dram),
+        let Regions { pm, dram } = regions;
+        Shared {
+            pm,
+            dram,
             trace: RefCell::new(trace),
             writer: RefCell::new(Vec::new()),
             word_writer: RefCell::default(),
@@ -247,7 +220,12 @@ impl Shared {
             relocation: Cell::new(None),
             seed: schedule.seed,
             told: RefCell::default(),
-        })
+        }
+    }
+
+    /// The run is over: its threads are only to end.
+    pub(crate) fn close(&self) {
+        self.closing.set(true);
     }
 
     pub(crate) fn region(&self, at: Addr) -> &Words {

@@ -135,7 +135,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::record;
+    use crate::recorder::record;
     use crate::schedule::Schedule;
     use crate::traced::Traced;
     use seawall_memory::{Addr, Image, Memory, MemoryExt};

@@ -4,8 +4,8 @@ use crate::started::{recovered, started};
 use crate::thread::Thread;
 use crate::{Branded, Error, HeapError, ReadError};
 use seawall_explore::{
-    CrashImage, CrashPoint, Finding, Model, Recorded, ReplayError, RunError, Schedule, Search,
-    Silence, Told, Traced, TurnsName, check, record, replay,
+    CrashImage, CrashPoint, Finding, Model, Recorded, Recorder, ReplayError, RunError, Schedule,
+    Search, Silence, Told, Traced, TurnsName, check, replay,
 };
 use seawall_memory::Image;
 use seawall_runtime::{Heap, HeapOptions, typed};
@@ -217,6 +217,7 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash + Send>(
     };
     let (start, heap) = started(&options, setup)?;
     let bytes = start.pm_bytes();
+    let recorder = Recorder::new(start);
     let recover = |image: &CrashImage| {
         let found = || {
             let mut thread = Thread::join(recovered::<R>(image, bytes)?, image)?;
@@ -228,7 +229,7 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash + Send>(
         |found: &F, point: &CrashPoint| judge(found, &Crashed { outputs: point.outputs.clone() });
     let check = &check(recover, judge);
     let run = |schedule: &Schedule| {
-        let trace = recorded(&start, heap, schedule, &program)?;
+        let trace = recorded(&recorder, heap, schedule, &program)?;
         Ok(Recorded { trace, check })
     };
     if let Some(image) = &how.replay {
@@ -249,13 +250,13 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash + Send>(
 
 /// One run of the program.
 fn recorded<R: Branded + 'static>(
-    start: &Image,
+    recorder: &Recorder,
     heap: Heap,
     schedule: &Schedule,
     program: &(impl Fn(&mut Thread<'_, R, Traced<'_>>) -> Result<(), Error> + Clone + 'static),
 ) -> Result<seawall_explore::Trace, RunError> {
     let program = program.clone();
-    record(start.clone(), schedule, move |memory| {
+    recorder.record(schedule, move |memory| {
         let run = || Ok::<_, HeapError>(program(&mut Thread::join(heap, memory)?)?);
         run().unwrap_or_else(|error| panic!("{error}"));
     })

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::images::reachable;
+use crate::recorder::record;
 use crate::recoveries::Recoveries;
-use crate::run::record;
 use crate::trace::Kind;
 use crate::traced::Traced;
 use crate::{CrashImage, CrashPoint, Reached, Search, check, search_on};

@@ -2,7 +2,7 @@
 
 use super::ExploreError;
 use crate::commands::run::CollectorReport;
-use seawall_explore::{Check, CrashImage, CrashPoint, Schedule, Trace, Turns, record};
+use seawall_explore::{Check, CrashImage, CrashPoint, Recorder, Schedule, Trace, Turns};
 use seawall_memory::{Image, Memory};
 use seawall_runtime::defrag::{DefragCounts, DefragOptions};
 use seawall_workloads::history::Effect;
@@ -12,7 +12,7 @@ use seawall_workloads::{
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A program, and what it has to survive.
 pub(super) trait Target: Sync {
@@ -112,12 +112,20 @@ impl FromStr for RunKey {
 /// A workload with its numbers.
 pub(super) struct WorkloadTarget<W> {
     key: RunKey,
-    workload: PhantomData<fn() -> W>,
+    /// What all runs have in common, once it is there.
+    ready: Mutex<Option<Ready<W>>>,
+}
+
+/// A workload in its first state.
+struct Ready<W> {
+    recorder: Recorder,
+    workload: W,
+    before: Contents,
 }
 
 impl<W> WorkloadTarget<W> {
     pub(super) fn new(key: RunKey) -> WorkloadTarget<W> {
-        WorkloadTarget { key, workload: PhantomData }
+        WorkloadTarget { key, ready: Mutex::default() }
     }
 }
 
@@ -156,9 +164,17 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let collect = Collect::by_steps(defragment);
         let setup = Setup { threads, seed, entries, search_percent, mix, collect, flaw };
         let layout = W::layout(&setup);
-        let start = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let workload = W::create(&start, &setup);
-        let before = workload.contents(&start).map_err(damaged)?;
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let ready = match &mut *ready {
+            Some(ready) => ready,
+            none => {
+                let start = Image::new(layout.pm_bytes, layout.dram_bytes);
+                let workload = W::create(&start, &setup);
+                let before = workload.contents(&start).map_err(damaged)?;
+                none.insert(Ready { recorder: Recorder::new(start), workload, before })
+            }
+        };
+        let (workload, before) = (ready.workload.clone(), ready.before.clone());
         let history = Arc::new(History::new());
         let told = history.clone();
         let moved = Arc::new(Mutex::new(DefragCounts::default()));
@@ -167,7 +183,7 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let is_random = !matches!(schedule.turns, Turns::Chosen(_));
         let seed = if is_random { schedule.seed } else { seed };
         let schedule = &Schedule { seed, ..schedule.clone() };
-        let trace = record(start, schedule, move |memory| {
+        let trace = ready.recorder.record(schedule, move |memory| {
             let mut worker = Worker::new(&setup, memory.thread(), told.clone());
             let mut local = workload.join(memory);
             while worker.number < ops {

@@ -1,0 +1,108 @@
+//! Records runs that start from the same memory.
+//!
+//! An exploration makes thousands of short runs. Copying a pool of a megabyte for each would take
+//! longer than the run, so the memory of one run is put back and serves the next.
+
+use crate::run::{RunError, Shared, drive};
+use crate::schedule::Schedule;
+use crate::trace::Trace;
+use crate::traced::Traced;
+use crate::words::Words;
+use seawall_fiber::Fiber;
+use seawall_memory::Image;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Memory, and runs of programs that start from it.
+pub struct Recorder {
+    pm: Arc<[u8]>,
+    dram: Vec<u8>,
+    /// Bytes that persistent memory may grow to.
+    room: u64,
+    /// Memory as it was at the start, left by the run before.
+    spare: RefCell<Option<Regions>>,
+}
+
+/// Persistent and volatile memory.
+pub(crate) struct Regions {
+    pub(crate) pm: Words,
+    pub(crate) dram: Words,
+}
+
+impl Recorder {
+    /// Records runs that start from this memory.
+    pub fn new(start: Image) -> Recorder {
+        let room = start.pm_bytes_max();
+        let (pm, dram) = start.into_parts();
+        Recorder { pm: pm.into(), dram, room, spare: RefCell::default() }
+    }
+
+    /// Runs `program` once for each thread, each with its own handle.
+    ///
+    /// # Errors
+    /// When the run does not end, or a thread panics.
+    pub fn record<P>(&self, schedule: &Schedule, program: P) -> Result<Trace, RunError>
+    where
+        P: Fn(&Traced<'_>) + Clone + 'static,
+    {
+        if schedule.threads == 0 {
+            return Err(RunError::NoThreads);
+        }
+        let mut trace = Trace::new(schedule.threads, self.pm.clone(), self.dram.len() as u64);
+        trace.room = self.room;
+        let shared = Rc::new(Shared::new(self.regions(), trace, schedule));
+        let fiber = |thread| {
+            let (shared, program) = (shared.clone(), program.clone());
+            let fiber =
+                Fiber::new(move |pause| program(&Traced::new(shared.clone(), thread, pause)));
+            fiber.map_err(|error| RunError::Stack { thread, why: error.to_string() })
+        };
+        let fibers: Result<Vec<Fiber>, RunError> = (0..schedule.threads).map(fiber).collect();
+        let mut fibers = fibers?;
+        let result = drive(&shared, &mut fibers, schedule);
+        shared.close();
+        drop(fibers);
+        drop(program);
+        let trace = shared.trace.replace(Trace::empty(schedule.threads));
+        result.map(|()| {
+            self.put_back(shared, &trace);
+            trace
+        })
+    }
+
+    fn regions(&self) -> Regions {
+        self.spare.take().unwrap_or_else(|| Regions {
+            pm: Words::with_room(&self.pm, self.room),
+            dram: Words::from_bytes(&self.dram),
+        })
+    }
+
+    /// Takes back what the run stored.
+    fn put_back(&self, shared: Rc<Shared>, trace: &Trace) {
+        let Ok(Shared { pm, dram, dram_writer, .. }) = Rc::try_unwrap(shared) else { return };
+        for store in trace.stores.iter().rev() {
+            pm.set_word(store.change.word, store.change.old);
+        }
+        pm.set_bytes(self.pm.len() as u64);
+        for word in dram_writer.into_inner().into_keys() {
+            let bytes = &self.dram[8 * word as usize..];
+            let (mut old, len) = ([0; 8], bytes.len().min(8));
+            old[..len].copy_from_slice(&bytes[..len]);
+            dram.set_word(word as u32, u64::from_le_bytes(old));
+        }
+        debug_assert!(pm.begins_as(&self.pm) && dram.begins_as(&self.dram));
+        self.spare.replace(Some(Regions { pm, dram }));
+    }
+}
+
+/// Runs `program` once for each thread, each with its own handle, from the memory in `start`.
+///
+/// # Errors
+/// When the run does not end, or a thread panics.
+pub fn record<P>(start: Image, schedule: &Schedule, program: P) -> Result<Trace, RunError>
+where
+    P: Fn(&Traced<'_>) + Clone + 'static,
+{
+    Recorder::new(start).record(schedule, program)
+}
