@@ -5,10 +5,56 @@
 //! and the order in which they persist, are the same. The images of an order are those of a
 //! preorder of stores, so its part on a few lines is known by what each of their stores implies.
 
-use crate::crashed::{CrashImage, Layer, Open};
+use crate::crashed::CrashImage;
+use crate::open::{Layer, Open};
+use crate::trace::Trace;
 use crate::words::LineIndex;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
+
+/// The words that matter when a recovery is cut short: those that it has read or stored to. Each
+/// has the number of the visit that marked it.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    words: Vec<u32>,
+    visit: u32,
+    /// A later recovery has read another word.
+    pub(crate) exceeded: bool,
+}
+
+impl Known {
+    /// Starts a visit; returns a hash of what is below the stores, if that is known.
+    pub(crate) fn start(
+        &mut self,
+        path: &[(u32, u64)],
+        recording: &Trace,
+        image: &CrashImage,
+    ) -> u64 {
+        self.visit += 1;
+        for (word, _) in path {
+            self.mark(*word);
+        }
+        let stored = recording.stores.iter().map(|store| store.change.word);
+        let mut below: Vec<u32> = stored.filter(|word| self.mark(*word)).collect();
+        below.sort_unstable();
+        let below = image.below(&below);
+        self.exceeded = below.is_none();
+        below.unwrap_or(0)
+    }
+
+    /// True if the word was not marked yet.
+    fn mark(&mut self, word: u32) -> bool {
+        let word = word as usize;
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        std::mem::replace(&mut self.words[word], self.visit) != self.visit
+    }
+
+    pub(crate) fn read(&mut self, word: u32) {
+        self.exceeded |= self.words.get(word as usize) != Some(&self.visit);
+    }
+}
 
 /// A log with words that recovery stored to, and its distinct contents of these words in the images
 /// that are open: each by a hash, with the number of stores from which on it holds.
@@ -22,7 +68,7 @@ impl CrashImage {
     /// A hash of all values that these words may have together, and of how they depend on each
     /// other; `None` if that is not known. The words are in order of address.
     pub(crate) fn below(&self, words: &[u32]) -> Option<u64> {
-        let open = &mut *self.open.borrow_mut();
+        let open = &mut *self.open();
         if !open.reached.is_empty() {
             return None;
         }

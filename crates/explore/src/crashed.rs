@@ -11,41 +11,14 @@
 //!
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 
-use crate::models::order::{Cut, PersistOrder};
-use crate::reached::{OPEN_MAX, combinations};
+use crate::open::{Open, Possible};
 use crate::recovered::{Access, Did, LOGGED};
-use crate::relocated::Copied;
 use crate::trace::{Event, Kind, Trace};
-use crate::words::LineIndex;
 use crate::words::{WordChange, Words};
-use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::panic::Location;
 use std::sync::Arc;
-
-/// A run, of the program or of recovery, that a crash cut short, and the order in which its stores
-/// can have persisted.
-pub(crate) struct Layer {
-    pub(crate) trace: Arc<Trace>,
-    pub(crate) order: PersistOrder,
-}
-
-/// A restriction: a line of a layer keeps `low` to `high` of its stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Keep {
-    pub(crate) layer: usize,
-    pub(crate) line: LineIndex,
-    pub(crate) low: u32,
-    pub(crate) high: u32,
-}
-
-/// A possible value of a word, and the restrictions that it implies for the image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Possible {
-    pub(crate) value: u64,
-    pub(crate) keeps: Vec<Keep>,
-}
 
 /// The choice among the possible values of a word that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +37,7 @@ pub struct CrashImage {
     dram_used: RefCell<Vec<u32>>,
     steps: Cell<u64>,
     limit: u64,
-    pub(crate) open: RefCell<Open>,
+    open: RefCell<Open>,
     /// Whether some layer can have stored to a line, for each line.
     varies: RefCell<Vec<bool>>,
     /// The pass in which a word was decided, and its value.
@@ -82,50 +55,8 @@ pub struct CrashImage {
     logs: Cell<bool>,
 }
 
-/// The images that are not ruled out.
-#[derive(Default)]
-pub(crate) struct Open {
-    pub(crate) layers: Vec<Layer>,
-    /// For each line the layers that have a log of it, as bits.
-    touched: Vec<u16>,
-    /// For each line its log in the lowest layer, if that has one.
-    lowest: Vec<LineIndex>,
-    /// The bits of reached bitmaps that lines decide, by word.
-    pub(crate) reached: FxHashMap<u32, Vec<Copied>>,
-}
-
 /// Crashes of recovery at most, of one search.
 pub(crate) const DEPTH_MAX: usize = 15;
-
-impl Open {
-    /// The log of the word in a layer that has one of its line.
-    #[inline]
-    pub(crate) fn log_of(&self, layer: usize, word: u32) -> LineIndex {
-        let Layer { trace, .. } = &self.layers[layer];
-        match layer {
-            0 => trace.lane_of(self.lowest[word as usize / 8], word),
-            _ => trace.log_of(word).expect("the layer touched the line"),
-        }
-    }
-
-    /// The layers that have a log of the word's line, from the top.
-    #[inline]
-    pub(crate) fn layers_of(&self, word: u32) -> impl Iterator<Item = usize> + use<> {
-        let mut bits = self.touched[word as usize / 8];
-        std::iter::from_fn(move || {
-            let top = bits.checked_ilog2()?;
-            bits ^= 1 << top;
-            Some(top as usize)
-        })
-    }
-
-    fn bits_of(&self, word: u32) -> &[Copied] {
-        match self.reached.is_empty() {
-            true => &[],
-            false => self.reached.get(&word).map_or(&[], Vec::as_slice),
-        }
-    }
-}
 
 impl CrashImage {
     pub(crate) fn new(trace: &Trace, limit: u64) -> CrashImage {
@@ -185,35 +116,9 @@ impl CrashImage {
         log.push(Access { did, place });
     }
 
-    pub(crate) fn layers(&self) -> usize {
-        self.open.borrow().layers.len()
-    }
-
-    pub(crate) fn push(&self, layer: Layer) {
-        let mut open = self.open.borrow_mut();
-        let at = open.layers.len();
-        for (number, log) in layer.trace.lines.iter().enumerate() {
-            open.touched[log.line.0 as usize] |= 1 << at;
-            if at == 0 && log.lane.unwrap_or(0) == 0 {
-                open.lowest[log.line.0 as usize] = number as LineIndex;
-            }
-        }
-        open.layers.push(layer);
-    }
-
-    pub(crate) fn pop(&self) -> Layer {
-        let mut open = self.open.borrow_mut();
-        let layer = open.layers.pop().expect("a layer was put there");
-        let at = open.layers.len();
-        for log in &layer.trace.lines {
-            open.touched[log.line.0 as usize] &= !(1 << at);
-        }
-        layer
-    }
-
-    /// The largest image of each layer that is not ruled out.
-    pub(crate) fn largest(&self) -> Vec<Cut> {
-        self.open.borrow().layers.iter().map(|layer| layer.order.largest()).collect()
+    /// The images that are not ruled out.
+    pub(crate) fn open(&self) -> RefMut<'_, Open> {
+        self.open.borrow_mut()
     }
 
     /// Restarts once more: keeps persistent memory as it is, and zeroes DRAM. Crashes of recovery
@@ -268,72 +173,13 @@ impl CrashImage {
         self.prefer.set(prefer);
         self.steps.set(self.limit);
         self.records.set(records);
-        let (marks, bytes) = (self.mark(), self.pm_bytes());
+        let (marks, bytes) = (self.open().mark(), self.pm_bytes());
         let result = crate::guard::guarded(|| recover(self));
-        self.undo(marks);
+        self.open().undo(marks);
         self.set_bytes(bytes);
         self.restart();
         let recording = self.recording.replace(Trace::empty(1));
         Pass { result, reads: self.reads.take(), recording }
-    }
-
-    pub(crate) fn mark(&self) -> Vec<usize> {
-        self.open.borrow_mut().layers.iter_mut().map(|layer| layer.order.mark()).collect()
-    }
-
-    pub(crate) fn undo(&self, marks: Vec<usize>) {
-        for (layer, mark) in self.open.borrow_mut().layers.iter_mut().zip(marks) {
-            layer.order.undo(mark);
-        }
-    }
-
-    /// Rules out all images that the restrictions exclude; returns false if none is left.
-    pub(crate) fn keep(&self, keeps: &[Keep]) -> bool {
-        let layers = &mut self.open.borrow_mut().layers;
-        keeps.iter().all(|keep| layers[keep.layer].order.keep(keep.line, keep.low, keep.high))
-    }
-
-    /// Leaves the images in which the topmost layer has one more store of `first` than before it
-    /// grew, and no line of `before` has; false if there are none.
-    pub(crate) fn keep_new(&self, first: Option<(u32, u32)>, before: &[(u32, u32)]) -> bool {
-        let layers = &mut self.open.borrow_mut().layers;
-        let order = &mut layers.last_mut().expect("a layer was put there").order;
-        first.is_none_or(|(line, old)| order.keep(line, old + 1, u32::MAX))
-            && before.iter().all(|&(line, old)| order.keep(line, 0, old))
-    }
-
-    /// The line of a log of the topmost layer.
-    pub(crate) fn line_of_top(&self, log: LineIndex) -> u32 {
-        let open = self.open.borrow();
-        let Layer { trace, .. } = open.layers.last().expect("a layer was put there");
-        trace.lines[log as usize].line.0 as u32
-    }
-
-    /// Whether words of the line persisted out of order, in all images that are not ruled out.
-    pub(crate) fn is_torn(&self, word: u32) -> bool {
-        let open = self.open.borrow();
-        open.layers_of(word).any(|layer| {
-            let Layer { trace, order } = &open.layers[layer];
-            let log = open.log_of(layer, word);
-            if trace.lines[log as usize].lane.is_none() {
-                return false;
-            }
-            let first = trace.line_of(log);
-            let (mut last_kept, mut first_lost) = (None, None);
-            for log in first..first + 8 {
-                let stores = &trace.lines[log as usize].stores;
-                let (low, high) = order.window(log);
-                let stored = (order.stored(log) as usize).min(stores.len());
-                let kept = (low as usize).checked_sub(1).map(|at| stores[at]);
-                last_kept = last_kept.max(kept);
-                let lost = stores[..stored].get(high as usize).copied();
-                first_lost = match (first_lost, lost) {
-                    (Some(first), Some(lost)) => Some(u32::min(first, lost)),
-                    (first, lost) => first.or(lost),
-                };
-            }
-            first_lost.is_some_and(|lost| last_kept.is_some_and(|kept| kept > lost))
-        })
     }
 
     /// Marks the lines that the run stored to as varying; true if one did not vary.
@@ -349,94 +195,13 @@ impl CrashImage {
     /// The value of the word, if it is the same in all images that are not ruled out.
     #[inline]
     pub(crate) fn only(&self, word: u32) -> Option<u64> {
-        let open = self.open.borrow();
-        let mut of_lines = 0;
-        for copied in open.bits_of(word).iter().filter(|_| !open.layers.is_empty()) {
-            of_lines |= u64::from(copied.is_kept(&open.layers[0].order)?) << copied.bit;
-        }
-        for layer in open.layers_of(word) {
-            let Layer { trace, order } = &open.layers[layer];
-            let line = open.log_of(layer, word);
-            let history = &trace.lines[line as usize].words[word as usize % 8];
-            if history.is_empty() {
-                continue;
-            }
-            let (low, high) = order.window(line);
-            let next = history.partition_point(|(stores, _)| *stores <= low);
-            if history.get(next).is_some_and(|(stores, _)| *stores <= high) {
-                return None;
-            }
-            if let Some(last) = next.checked_sub(1) {
-                return Some(history[last].1 | of_lines);
-            }
-        }
-        Some(self.start.word(word) | of_lines)
+        self.open.borrow().only(word, || self.start.word(word))
     }
 
     /// The possible values of the word, from the least to the most persisted; false if there are
     /// more.
     pub(crate) fn possible(&self, word: u32) -> (Vec<Possible>, bool) {
-        let open = &*self.open.borrow();
-        let below = self.possible_below(open, open.layers.len(), word);
-        let copied = open.bits_of(word);
-        if copied.is_empty() {
-            return (below, true);
-        }
-        let (mut set, mut undecided) = (0, Vec::new());
-        for copied in copied {
-            match copied.is_kept(&open.layers[0].order) {
-                Some(is_kept) => set |= u64::from(is_kept) << copied.bit,
-                None => undecided.push(copied),
-            }
-        }
-        let with = |possible: &Possible, mask: u64| {
-            let mut possible = possible.clone();
-            possible.value |= set;
-            for (number, Copied { line, stores, bit, .. }) in undecided.iter().enumerate() {
-                let is_kept = mask >> number & 1 == 1;
-                let (low, high) = if is_kept { (*stores, u32::MAX) } else { (0, stores - 1) };
-                possible.value |= u64::from(is_kept) << bit;
-                possible.keeps.push(Keep { layer: 0, line: *line, low, high });
-            }
-            possible
-        };
-        let masks = combinations(undecided.len());
-        let all = masks.iter().flat_map(|mask| below.iter().map(|below| with(below, *mask)));
-        (all.collect(), undecided.len() <= OPEN_MAX)
-    }
-
-    /// The possible values in the layers below `top`.
-    fn possible_below(&self, open: &Open, top: usize, word: u32) -> Vec<Possible> {
-        let Some(layer) = open.layers_of(word).find(|layer| *layer < top) else {
-            return vec![Possible { value: self.start.word(word), keeps: Vec::new() }];
-        };
-        let Layer { trace, order } = &open.layers[layer];
-        let line = open.log_of(layer, word);
-        let history = &trace.lines[line as usize].words[word as usize % 8];
-        let (low, high) = order.window(line);
-        let mut next = history.partition_point(|(stores, _)| *stores <= low);
-        let after = |at: usize| history.get(at).map_or(high, |(stores, _)| (stores - 1).min(high));
-        let keep = |low, high| Keep { layer, line, low, high };
-        let mut all = match next.checked_sub(1) {
-            Some(at) => {
-                vec![Possible { value: history[at].1, keeps: vec![keep(low, after(next))] }]
-            }
-            None => self.possible_below(open, layer, word),
-        };
-        if next == 0 && after(next) < high {
-            all.iter_mut().for_each(|possible| possible.keeps.push(keep(low, after(next))));
-        }
-        while next < history.len() && history[next].0 <= high {
-            let (from, value) = history[next];
-            next += 1;
-            match all.last_mut().map(|last| (last.value, &mut last.keeps[..])) {
-                Some((same, [only])) if same == value && only.layer == layer => {
-                    only.high = after(next);
-                }
-                _ => all.push(Possible { value, keeps: vec![keep(from, after(next))] }),
-            }
-        }
-        all
+        self.open.borrow().possible(word, self.start.word(word))
     }
 
     #[inline]
@@ -469,7 +234,7 @@ impl CrashImage {
             Prefer::Least => possible.swap_remove(0),
             Prefer::Most => possible.pop().expect("a word has a value"),
         };
-        let kept = self.keep(&chosen.keeps);
+        let kept = self.open().keep(&chosen.keeps);
         debug_assert!(kept, "what is possible can be kept");
         self.decided.borrow_mut()[word as usize] = (self.pass.get(), chosen.value);
         self.reads.borrow_mut().push((word, chosen.value));

@@ -5,12 +5,12 @@
 //! goes on with any number of workers, none included.
 
 use crate::check::Check;
-use crate::exploration::{Exploration, Observer};
-use crate::explored::{Done, Explored, Kind};
+use crate::covered::{Covered, Done, Machines};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
 use crate::recoveries::Recoveries;
 use crate::schedule::TurnsName;
+use crate::scope::{Onlooker, Scope};
 use crate::search::search_on;
 use crate::trace::Trace;
 use crate::waste::waste;
@@ -86,8 +86,8 @@ impl<C: Check> State<C> {
 }
 
 pub(crate) struct Crew<'a, C: Check> {
-    how: &'a Exploration,
-    observer: &'a dyn Observer,
+    how: &'a Scope,
+    observer: &'a dyn Onlooker,
     begun: Instant,
     state: Mutex<State<C>>,
     changed: Condvar,
@@ -103,7 +103,7 @@ where
     C: Check + Send + Sync,
     C::Found: Send,
 {
-    pub(crate) fn new(how: &'a Exploration, observer: &'a dyn Observer) -> Crew<'a, C> {
+    pub(crate) fn new(how: &'a Scope, observer: &'a dyn Onlooker) -> Crew<'a, C> {
         let lane = |_| Lane { waiting: VecDeque::new(), known: Some(Recoveries::default()) };
         let lanes = (0..LANES).map(lane).collect();
         let state = State { lanes, waiting: 0, is_closed: false, done: Vec::new(), deadline: None };
@@ -121,9 +121,10 @@ where
 
     /// Calls `make`, which adds units, while workers do them; returns when all are done.
     pub(crate) fn work<T, E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let workers = self.how.workers.unwrap_or_else(cores).min(LANES);
         thread::scope(|scope| {
-            for _ in 1..cores.min(LANES) {
+            for _ in 1..workers {
                 // Without more threads this one does all of it.
                 let _ = thread::Builder::new().spawn_scoped(scope, || self.work_on());
             }
@@ -262,10 +263,10 @@ where
     }
 
     /// The outcome, once all units are done.
-    pub(crate) fn explored(self, kinds: Vec<Kind>) -> Explored {
+    pub(crate) fn explored(self, kinds: Vec<Machines>) -> Covered {
         let first = self.first.iter().map(|first| first.load(Ordering::Relaxed)).collect();
         let (is_late, is_stopped) = (self.is_late.into_inner(), self.observer.stops());
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Explored::of(self.how, kinds, state.done, first, [is_late, is_stopped])
+        Covered::of(self.how, kinds, state.done, first, [is_late, is_stopped])
     }
 }

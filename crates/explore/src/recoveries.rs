@@ -33,8 +33,8 @@ impl<F> Default for Recoveries<F> {
     }
 }
 
-/// Nodes, and events of recoveries, after which what was seen is forgotten at the next failure point. A point at which there
-/// are twice as many counts as one with too many images.
+/// Nodes, events of recoveries, and findings after which what was seen is forgotten at the next
+/// failure point. A point at which there are twice as many counts as one with too many images.
 const NODES_MAX: usize = 1_000_000;
 
 /// What recovery was seen to do, whatever it finds.

@@ -11,10 +11,12 @@
 //! where recovery reads it ([`CrashImage`]), and recovery runs only if no earlier run read the same
 //! values ([`Tree`]). Power may fail again while recovery runs, up to [`Search::depth`] times.
 
+use crate::below::Known;
 use crate::check::{Check, Findings};
 use crate::crash::Crash;
-use crate::crashed::{CrashImage, DEPTH_MAX, Layer, Prefer};
+use crate::crashed::{CrashImage, DEPTH_MAX, Prefer};
 use crate::models::State;
+use crate::open::Layer;
 use crate::options::Search;
 use crate::outcome::{Reached, SearchOutcome};
 use crate::recoveries::{End, Interned, Recoveries, Seen, Settled, recover};
@@ -149,45 +151,6 @@ struct Explorer<'a> {
     failed: Option<Vec<Crash>>,
 }
 
-/// The words that matter when a recovery is cut short: those that it has read or stored to. Each
-/// has the number of the visit that marked it.
-#[derive(Clone, Default)]
-struct Known {
-    words: Vec<u32>,
-    visit: u32,
-    /// A later recovery has read another word.
-    exceeded: bool,
-}
-
-impl Known {
-    /// Starts a visit; returns a hash of what is below the stores, if that is known.
-    fn start(&mut self, path: &[(u32, u64)], recording: &Trace, image: &CrashImage) -> u64 {
-        self.visit += 1;
-        for (word, _) in path {
-            self.mark(*word);
-        }
-        let stored = recording.stores.iter().map(|store| store.change.word);
-        let mut below: Vec<u32> = stored.filter(|word| self.mark(*word)).collect();
-        below.sort_unstable();
-        let below = image.below(&below);
-        self.exceeded = below.is_none();
-        below.unwrap_or(0)
-    }
-
-    /// True if the word was not marked yet.
-    fn mark(&mut self, word: u32) -> bool {
-        let word = word as usize;
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
-        std::mem::replace(&mut self.words[word], self.visit) != self.visit
-    }
-
-    fn read(&mut self, word: u32) {
-        self.exceeded |= self.words.get(word as usize) != Some(&self.visit);
-    }
-}
-
 /// How to choose among the values that a word may have.
 #[derive(Clone, Copy)]
 enum Choose {
@@ -272,7 +235,7 @@ impl<'a> Explorer<'a> {
         }
         self.seen.forget_if_full();
         let order = std::mem::take(&mut walk.state.order);
-        self.image().push(Layer { trace: self.trace.clone(), order });
+        self.image().open().push(Layer { trace: self.trace.clone(), order });
         self.events.push(walk.point.event);
         self.cut_here = false;
         let flow = (0..self.check.parts()).try_for_each(|part| {
@@ -282,7 +245,7 @@ impl<'a> Explorer<'a> {
             self.layer(&walk.point, all || is_longer, grown)
         });
         self.events.pop();
-        walk.state.order = self.image().pop().order;
+        walk.state.order = self.image().open().pop().order;
         if self.cut_here && self.phase.deviations == usize::MAX {
             self.outcome.sampled_points += 1;
         }
@@ -294,21 +257,21 @@ impl<'a> Explorer<'a> {
     fn layer(&mut self, point: &CrashPoint, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
         let choose = Choose::Deviating(self.phase.deviations);
         for new in usize::from(!all)..=grown.len() {
-            let marks = self.image().mark();
+            let marks = self.image().open().mark();
             let fits = match new.checked_sub(1) {
-                Some(at) => self.image().keep_new(Some(grown[at]), &grown[..at]),
-                None => self.image().keep_new(None, grown),
+                Some(at) => self.image().open().keep_new(Some(grown[at]), &grown[..at]),
+                None => self.image().open().keep_new(None, grown),
             };
-            let line = new.checked_sub(1).map(|at| self.image().line_of_top(grown[at].0));
+            let line = new.checked_sub(1).map(|at| self.image().open().line_of_top(grown[at].0));
             let line = line.filter(|line| !self.torn.contains(line));
-            let torn = line.filter(|line| fits && self.image().is_torn(8 * line));
+            let torn = line.filter(|line| fits && self.image().open().is_torn(8 * line));
             self.torn.extend(torn);
             let fits = fits && self.torn.len() <= self.options.torn_lines;
             let flow = if fits { self.states(point, choose) } else { ControlFlow::Continue(()) };
             if torn.is_some() {
                 self.torn.pop();
             }
-            self.image().undo(marks);
+            self.image().open().undo(marks);
             flow?;
         }
         ControlFlow::Continue(())
@@ -439,11 +402,11 @@ impl<'a> Explorer<'a> {
                 (self.skipped, self.cut, self.cut_here) = (true, true, true);
                 break;
             }
-            let marks = self.image().mark();
+            let marks = self.image().open().mark();
             self.deviating.extend(deviates.then_some(line));
             let mut flow = ControlFlow::Continue(());
-            let keeps = self.image().keep(&possible.keeps);
-            let tears = !self.torn.contains(&line) && self.image().is_torn(word);
+            let keeps = self.image().open().keep(&possible.keeps);
+            let tears = !self.torn.contains(&line) && self.image().open().is_torn(word);
             self.torn.extend(tears.then_some(line));
             if keeps && self.torn.len() <= self.options.torn_lines {
                 flow = match self.follow(node, word, possible.value) {
@@ -451,7 +414,7 @@ impl<'a> Explorer<'a> {
                     ControlFlow::Break(()) => ControlFlow::Break(()),
                 };
             }
-            self.image().undo(marks);
+            self.image().open().undo(marks);
             self.path.truncate(length);
             if tears {
                 self.torn.pop();
@@ -494,7 +457,7 @@ impl<'a> Explorer<'a> {
         self.tried += 1;
         self.outcome.states += 1;
         if !self.is_good(found, point) {
-            let cuts = self.image().largest().into_iter();
+            let cuts = self.image().open().largest().into_iter();
             let crashes = cuts.zip(&self.events).map(|(cut, &event)| Crash { event, cut });
             self.failed = Some(crashes.collect());
             return ControlFlow::Break(());
@@ -585,13 +548,13 @@ impl<'a> Explorer<'a> {
                 let grown = state.order.take_grown();
                 self.outcome.nested_points += u64::from(!grown.is_empty());
                 let order = std::mem::take(&mut state.order);
-                self.image().push(Layer { trace: recording.clone(), order });
+                self.image().open().push(Layer { trace: recording.clone(), order });
                 self.events.push(event);
                 let grown_to = recording.grown_before(event).unwrap_or(bytes);
                 let is_longer = self.set_bytes(grown_to, self.events.len() - 1);
                 flow = self.layer(point, is_longer, &grown);
                 self.events.pop();
-                state.order = self.image().pop().order;
+                state.order = self.image().open().pop().order;
             }
             match recording.events.get(event) {
                 Some(next) if flow.is_continue() => state.follow_event(&recording, next),

@@ -2,9 +2,10 @@
 
 use crate::check::Findings;
 use crate::crash::Crash;
-use crate::crashed::{CrashImage, Layer, Prefer};
+use crate::crashed::{CrashImage, Prefer};
 use crate::models::State;
 use crate::models::order::Cut;
+use crate::open::Layer;
 use crate::options::Search;
 use crate::recovered::Access;
 use crate::recoveries::recover;
@@ -95,8 +96,8 @@ impl<'a> Court<'a> {
     }
 
     fn stage(&mut self, crashes: &[Crash]) -> Option<(Vec<Arc<Trace>>, CrashPoint)> {
-        while self.image.layers() > 0 {
-            self.image.pop();
+        while !self.image.open().layers.is_empty() {
+            self.image.open().pop();
         }
         let Walk { state, point, pm_bytes, .. } = self.walk_to(crashes[0].event);
         self.image.set_crash(self.trace, crashes[0].event, pm_bytes);
@@ -123,7 +124,7 @@ impl<'a> Court<'a> {
         for line in 0..state.order.lines() {
             state.order.keep(line, cut.get(line), cut.get(line));
         }
-        self.image.push(Layer { trace, order: state.order });
+        self.image.open().push(Layer { trace, order: state.order });
         Some(())
     }
 }

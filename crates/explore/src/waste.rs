@@ -21,6 +21,11 @@ pub enum WasteKind {
     ElsewhereFlush,
     /// The thread had stored and flushed nothing since its last fence.
     IdleFence,
+    /// The line was stored to and flushed again before the next fence: the second flush would do.
+    RepeatedFlush,
+    /// The line was stored to before the last fence, which waited for other flushes: it could have
+    /// waited for this one, too.
+    LateFlush,
     /// The line was never flushed after the store.
     UnflushedStore,
 }
@@ -45,6 +50,12 @@ impl fmt::Display for Waste {
             WasteKind::CleanFlush => "flushes a line that is clean",
             WasteKind::ElsewhereFlush => "flushes what is not persistent memory",
             WasteKind::IdleFence => "is a fence after nothing",
+            WasteKind::RepeatedFlush => {
+                "flushes a line that is flushed again before the next fence"
+            }
+            WasteKind::LateFlush => {
+                "flushes what was stored before the last fence, so that two fences do the work of one"
+            }
             WasteKind::UnflushedStore => "stores what is never flushed",
         };
         write!(f, "{place} {what}: {times} of {calls} times")
@@ -55,11 +66,14 @@ impl fmt::Display for Waste {
 pub fn waste(trace: &Trace) -> Vec<Waste> {
     let mut state = State {
         dirty: vec![None; trace.lines.len()],
+        flushed: vec![None; trace.lines.len()],
         busy: vec![false; trace.threads],
+        waits: vec![false; trace.threads],
+        fenced: vec![None; trace.threads],
         ..State::default()
     };
-    for event in &trace.events {
-        state.follow(trace, event);
+    for (number, event) in (0..).zip(&trace.events) {
+        state.follow(trace, number, event);
     }
     for event in std::mem::take(&mut state.dirty).into_iter().flatten() {
         state.count(WasteKind::UnflushedStore, &trace.events[event as usize]);
@@ -89,8 +103,13 @@ type Place = (&'static str, u32, u32);
 struct State {
     /// For each line the event of its last store, until it is flushed.
     dirty: Vec<Option<u32>>,
-    /// For each thread whether its next fence does something.
+    /// For each line its last flush, if the thread has not fenced since.
+    flushed: Vec<Option<u32>>,
+    /// For each thread whether its next fence does something, and whether it waits for flushes.
     busy: Vec<bool>,
+    waits: Vec<bool>,
+    /// For each thread its last fence that waited for flushes, if it has told nothing since.
+    fenced: Vec<Option<u32>>,
     wasted: BTreeMap<(WasteKind, Place), u64>,
     calls: BTreeMap<Place, u64>,
 }
@@ -104,7 +123,7 @@ impl State {
         *self.wasted.entry((kind, place(event))).or_default() += 1;
     }
 
-    fn follow(&mut self, trace: &Trace, event: &Event) {
+    fn follow(&mut self, trace: &Trace, number: u32, event: &Event) {
         *self.calls.entry(place(event)).or_default() += 1;
         let thread = usize::from(event.thread);
         if let Some(store) = event.kind.store() {
@@ -114,20 +133,36 @@ impl State {
             self.busy[thread] = true;
         }
         match event.kind {
-            Kind::Flush { line } => {
-                self.busy[thread] = true;
-                if self.dirty[line as usize].take().is_none() {
-                    self.count(WasteKind::CleanFlush, event);
-                }
-            }
+            Kind::Flush { line } => self.flush(trace, line as usize, number),
             Kind::FlushElsewhere => self.count(WasteKind::ElsewhereFlush, event),
             Kind::Order | Kind::Join | Kind::Drain if self.busy[thread] => {
-                self.busy[thread] = false
+                self.busy[thread] = false;
+                self.fenced[thread] = std::mem::take(&mut self.waits[thread]).then_some(number);
+                let own = |flush: u32| usize::from(trace.events[flush as usize].thread) == thread;
+                self.flushed.iter_mut().for_each(|flush| *flush = flush.filter(|at| !own(*at)));
             }
             Kind::Order | Kind::Join | Kind::Drain => self.count(WasteKind::IdleFence, event),
             // What it has read may be another thread's store that it is to order or flush.
             Kind::Read { .. } | Kind::Sync { .. } => self.busy[thread] = true,
+            Kind::Output { .. } => self.fenced[thread] = None,
             _ => {}
+        }
+    }
+
+    fn flush(&mut self, trace: &Trace, line: usize, number: u32) {
+        let event = &trace.events[number as usize];
+        let thread = usize::from(event.thread);
+        (self.busy[thread], self.waits[thread]) = (true, true);
+        let Some(stored) = self.dirty[line].take() else {
+            return self.count(WasteKind::CleanFlush, event);
+        };
+        let before = self.flushed[line].replace(number).map(|at| &trace.events[at as usize]);
+        if let Some(before) = before.filter(|before| before.thread == event.thread) {
+            self.count(WasteKind::RepeatedFlush, before);
+        }
+        let is_own = trace.events[stored as usize].thread == event.thread;
+        if is_own && self.fenced[thread].is_some_and(|fence| stored < fence) {
+            self.count(WasteKind::LateFlush, event);
         }
     }
 }
@@ -172,6 +207,32 @@ mod tests {
         use WasteKind::{CleanFlush, ElsewhereFlush, IdleFence, UnflushedStore};
         let all = [(CleanFlush, 1), (ElsewhereFlush, 1), (IdleFence, 1), (UnflushedStore, 1)];
         assert_eq!(kinds(wasteful), all);
+    }
+
+    #[test]
+    fn two_flushes_and_two_fences_that_could_be_one_are_found() {
+        let twice = |memory: &Traced<'_>| {
+            for word in [64u64, 72] {
+                memory.store(Addr::pm(word), 1u64);
+                memory.flush(Addr::pm(word), 8);
+            }
+            memory.order();
+        };
+        assert_eq!(kinds(twice), [(WasteKind::RepeatedFlush, 1)]);
+        let late = |memory: &Traced<'_>| {
+            memory.store(Addr::pm(64), 1u64);
+            memory.store(Addr::pm(128), 1u64);
+            memory.persist(Addr::pm(64), 8);
+            memory.persist(Addr::pm(128), 8);
+        };
+        assert_eq!(kinds(late), [(WasteKind::LateFlush, 1)]);
+        let ordered = |memory: &Traced<'_>| {
+            memory.store(Addr::pm(64), 1u64);
+            memory.persist(Addr::pm(64), 8);
+            memory.store(Addr::pm(128), 1u64);
+            memory.persist(Addr::pm(128), 8);
+        };
+        assert_eq!(kinds(ordered), [], "the second store comes after the first fence");
     }
 
     #[test]

@@ -4,5 +4,6 @@ mod bugs;
 mod litmus;
 mod oracles;
 mod runs;
+mod scope;
 mod suite;
 mod threads;

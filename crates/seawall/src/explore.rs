@@ -17,7 +17,7 @@ use std::time::Duration;
 /// transactions, in a pool of 1 MiB.
 #[derive(Clone, Debug)]
 pub struct Exploration {
-    how: seawall_explore::Exploration,
+    how: seawall_explore::Scope,
     replay: Option<String>,
     bytes: u64,
     log_bytes: u64,
@@ -25,10 +25,10 @@ pub struct Exploration {
 
 impl Default for Exploration {
     fn default() -> Exploration {
-        let usual = seawall_explore::Exploration::new(&[Model::Px86, Model::Bep], 1);
+        let usual = seawall_explore::Scope::new(&[Model::Px86, Model::Bep], 1);
         let search = Search { depth: 0, budget: u64::MAX, ..usual.search };
         let time = Some(Duration::from_secs(20));
-        let how = seawall_explore::Exploration { runs: 100_000, time, search, ..usual };
+        let how = seawall_explore::Scope { runs: 100_000, time, search, ..usual };
         Exploration { how, replay: None, bytes: 1 << 20, log_bytes: 16 << 10 }
     }
 }

@@ -1,9 +1,7 @@
 //! Runs cases in the explorer: is every broken program found, and every fixed one clean?
 
 use crate::program::{About, Case, Found};
-use seawall_explore::{
-    Check, CrashImage, CrashPoint, Exploration, Model, Recorded, Schedule, Search,
-};
+use seawall_explore::{Check, CrashImage, CrashPoint, Model, Recorded, Schedule, Scope, Search};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -104,8 +102,8 @@ pub fn run_case(case: &dyn Case, effort: &Effort) -> Vec<Row> {
 pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> CaseReport {
     let clock = Instant::now();
     let Effort { preemptions, schedules, random, budget, depth, thorough } = *effort;
-    let usual = Exploration::new(&[model], case.about().threads);
-    let how = Exploration {
+    let usual = Scope::new(&[model], case.about().threads);
+    let how = Scope {
         base: Schedule { steps: 100_000, ..usual.base },
         interruptions: preemptions,
         runs: schedules,

@@ -10,7 +10,7 @@ use report::ModelReport;
 use resume::Resume;
 use seawall_corpus::FastFair;
 use seawall_explore::{
-    CrashPath, Exploration, Finding, Model, Observer, ReplayError, RunError, Schedule, Search,
+    CrashPath, Finding, Model, Onlooker, ReplayError, RunError, Schedule, Scope, Search,
     SearchOutcome, TurnsName, parse_replay, replay,
 };
 use seawall_report::{Experiment, Files, Form, Progress};
@@ -415,9 +415,9 @@ impl ExploreOptions {
         Search { budget, thorough, seed, depth, torn_lines, ..Search::new(model) }
     }
 
-    fn exploration(&self, threads: usize) -> Exploration {
-        let usual = Exploration::new(&self.models, threads);
-        Exploration {
+    fn exploration(&self, threads: usize) -> Scope {
+        let usual = Scope::new(&self.models, threads);
+        Scope {
             base: Schedule { seed: self.seed, ..usual.base },
             interruptions: self.preemptions as usize,
             delays: self.delays as usize,
@@ -463,7 +463,7 @@ struct Watch<'a> {
     at: AtomicU64,
 }
 
-impl Observer for Watch<'_> {
+impl Onlooker for Watch<'_> {
     fn stops(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -514,7 +514,7 @@ impl Explore<'_> {
         let (name, key) = (target.name(), target.key());
         let resume = options.resume.as_ref().map(|path| {
             let version = env!("CARGO_PKG_VERSION");
-            let what = Exploration { time: None, part: (1, 1), ..how.clone() };
+            let what = Scope { time: None, part: (1, 1), ..how.clone() };
             Resume::open(path, &format!("{version} {name} {key} {what:?}"))
         });
         let watch = Watch { progress, stop, resume: resume.transpose()?, at: AtomicU64::new(0) };

@@ -8,8 +8,8 @@
 //! of cores. Only a limit of time makes it depend on the machine.
 
 use crate::check::Check;
+use crate::covered::{Covered, Machines};
 use crate::crew::{Crew, LANES, Run, Unit};
-use crate::explored::{Explored, Kind};
 use crate::interleavings::{Schedules, Tried};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// What to explore, and how far.
 #[derive(Clone, Debug)]
-pub struct Exploration {
+pub struct Scope {
     /// The persistency models. Each kind of machine has its own runs.
     pub models: Vec<Model>,
     /// Threads, steps and seed of each run.
@@ -44,13 +44,16 @@ pub struct Exploration {
     pub search: Search,
     /// The part of the work to do, from 1, of how many.
     pub part: (usize, usize),
+    /// Threads of the host that search [default: one for each core]. What is found does not depend
+    /// on it.
+    pub workers: Option<usize>,
 }
 
-impl Exploration {
+impl Scope {
     /// The usual exploration of a program of so many threads: without a limit of time.
-    pub fn new(models: &[Model], threads: usize) -> Exploration {
+    pub fn new(models: &[Model], threads: usize) -> Scope {
         let bounds = Schedules::new(Model::Px86);
-        Exploration {
+        Scope {
             models: models.to_vec(),
             base: Schedule { threads, ..Schedule::default() },
             interruptions: bounds.interruptions,
@@ -61,6 +64,7 @@ impl Exploration {
             time: None,
             search: Search::new(Model::Px86),
             part: (1, 1),
+            workers: None,
         }
     }
 }
@@ -80,7 +84,7 @@ impl<C> AsMut<Trace> for Recorded<C> {
 }
 
 /// Who looks on: to stop the exploration, to show how far it is, and to keep what is done.
-pub trait Observer: Sync {
+pub trait Onlooker: Sync {
     /// Whether to stop.
     fn stops(&self) -> bool {
         false
@@ -99,17 +103,17 @@ pub trait Observer: Sync {
 }
 
 /// Nobody looks on.
-impl Observer for () {}
+impl Onlooker for () {}
 
 /// Explores the program of which `record` makes one run.
 ///
 /// # Errors
 /// The error of the first run that fails.
 pub fn explore<C, E>(
-    how: &Exploration,
+    how: &Scope,
     record: impl Fn(&Schedule) -> Result<Recorded<C>, E>,
-    observer: &dyn Observer,
-) -> Result<Explored, E>
+    observer: &dyn Onlooker,
+) -> Result<Covered, E>
 where
     C: Check + Send + Sync,
     C::Found: Send,
@@ -153,7 +157,7 @@ enum Halt<E> {
 
 /// Makes the runs of a program, in order.
 struct Runs<'a, C: Check, R> {
-    how: &'a Exploration,
+    how: &'a Scope,
     record: &'a R,
     crew: &'a Crew<'a, C>,
     /// Units and runs so far.
@@ -168,7 +172,7 @@ where
     R: Fn(&Schedule) -> Result<Recorded<C>, E>,
 {
     /// Makes the runs on a kind of machine, the first of so many that are left.
-    fn of_kind(&mut self, models: Vec<Model>, left: usize) -> Result<Kind, E> {
+    fn of_kind(&mut self, models: Vec<Model>, left: usize) -> Result<Machines, E> {
         self.crew.begin_kind(left);
         let base = Schedule { model: models[0], ..self.how.base.clone() };
         if base.threads > 1 {
@@ -177,12 +181,12 @@ where
         let schedule = Schedule { turns: Turns::Chosen(Vec::new()), ..base };
         let run = (self.record)(&schedule)?;
         self.add(&schedule, run, &models);
-        Ok(Kind { models, tried: Tried { runs: 1, made: 1, complete: true }, random: 0 })
+        Ok(Machines { models, tried: Tried { runs: 1, made: 1, complete: true }, random: 0 })
     }
 
     /// Makes all runs of several threads, up to the bounds, and some at random between them.
-    fn interleaved(&mut self, models: Vec<Model>, base: &Schedule) -> Result<Kind, E> {
-        let Exploration { interruptions, delays, buffer, runs: limit, .. } = *self.how;
+    fn interleaved(&mut self, models: Vec<Model>, base: &Schedule) -> Result<Machines, E> {
+        let Scope { interruptions, delays, buffer, runs: limit, .. } = *self.how;
         let thorough = self.how.search.thorough;
         let bounds = Schedules { model: models[0], interruptions, delays, buffer, limit, thorough };
         let (record, crew) = (self.record, self.crew);
@@ -215,7 +219,7 @@ where
             (None, Ok(tried)) => tried,
             (None, Err(Halt::Enough)) => Tried { runs, made: made.get(), complete: false },
         };
-        Ok(Kind { models, tried, random })
+        Ok(Machines { models, tried, random })
     }
 
     fn at_random(&mut self, base: &Schedule, number: u64, models: &[Model]) -> Result<(), E> {

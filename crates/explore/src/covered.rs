@@ -3,10 +3,10 @@
 //! It is complete if each of these is: the schedules within the bounds, the images of every run,
 //! and those of every recovery that was cut short. What it does not cover it says.
 
-use crate::exploration::Exploration;
 use crate::finding::Finding;
 use crate::interleavings::Tried;
 use crate::outcome::{Reached, SearchOutcome};
+use crate::scope::Scope;
 use crate::waste::{Waste, together};
 use seawall_memory::Model;
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub(crate) struct Done {
 
 /// The runs on a kind of machine.
 #[derive(Clone, Debug)]
-pub struct Kind {
+pub struct Machines {
     /// The models of the machines.
     pub models: Vec<Model>,
     /// The schedules within the bounds.
@@ -39,11 +39,11 @@ pub struct Kind {
 
 /// What an exploration did and found.
 #[derive(Clone, Debug)]
-pub struct Explored {
+pub struct Covered {
     /// How far it was to go.
-    pub how: Exploration,
+    pub how: Scope,
     /// Each kind of machine.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<Machines>,
     /// The outcome under each model, over all runs.
     pub models: Vec<SearchOutcome>,
     /// Different runs that were searched.
@@ -83,16 +83,16 @@ pub enum Silence {
     NotAsked,
 }
 
-impl Explored {
+impl Covered {
     /// The outcome of the units that were done, up to the first of each model that found
     /// something.
     pub(crate) fn of(
-        how: &Exploration,
-        kinds: Vec<Kind>,
+        how: &Scope,
+        kinds: Vec<Machines>,
         mut done: Vec<Done>,
         first: Vec<usize>,
         [is_late, is_stopped]: [bool; 2],
-    ) -> Explored {
+    ) -> Covered {
         done.sort_unstable_by_key(|done| done.number);
         let limit = |model: Model| {
             let at = how.models.iter().position(|of| *of == model);
@@ -117,7 +117,7 @@ impl Explored {
         let runs = whole.map(|done| done.run).collect::<BTreeSet<_>>().len();
         let silence = silence(&done, &models);
         let waste = together(done.into_iter().filter(|done| done.is_first).map(|done| done.waste));
-        Explored { how: how.clone(), kinds, models, runs, waste, silence, is_late, is_stopped }
+        Covered { how: how.clone(), kinds, models, runs, waste, silence, is_late, is_stopped }
     }
 
     /// The first finding.
@@ -137,12 +137,12 @@ impl Explored {
 
     /// Which schedules were tried, in words; empty if there is only one.
     pub fn schedules(&self) -> String {
-        let Exploration { interruptions, base, models, .. } = &self.how;
+        let Scope { interruptions, base, models, .. } = &self.how;
         if base.threads == 1 {
             return String::new();
         }
         let mut words = Vec::new();
-        for Kind { models: of, tried, random } in &self.kinds {
+        for Machines { models: of, tried, random } in &self.kinds {
             let which = if tried.complete { "all" } else { "the first" };
             let mut kind = format!(
                 "{which} {} schedules with at most {}, of {} made, and {random} at random",
@@ -161,7 +161,7 @@ impl Explored {
 
     /// The bounds, within which it may be complete.
     pub fn bounds(&self) -> String {
-        let Exploration { interruptions, delays, buffer, search, base, models, .. } = &self.how;
+        let Scope { interruptions, delays, buffer, search, base, models, .. } = &self.how;
         let mut all = Vec::new();
         if base.threads > 1 {
             all.push(some(*interruptions, "interruption"));
@@ -232,7 +232,7 @@ fn silence(done: &[Done], models: &[SearchOutcome]) -> Vec<Silence> {
     all
 }
 
-impl fmt::Display for Explored {
+impl fmt::Display for Covered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let states: u64 = self.models.iter().map(|outcome| outcome.states).sum();
         let (runs, states) = (some(self.runs, "run"), some(states as usize, "crash state"));
