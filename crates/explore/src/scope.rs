@@ -62,7 +62,7 @@ impl Scope {
             runs: bounds.limit,
             random: 100,
             time: None,
-            search: Search::new(Model::Px86),
+            search: Search { torn_lines: 1, ..Search::new(Model::Px86) },
             part: (1, 1),
             workers: None,
         }

@@ -110,8 +110,14 @@ pub struct ExploreOptions {
     #[arg(long, default_value_t = u64::MAX, value_name = "N", hide_default_value = true)]
     pub budget: u64,
     /// Lines of one image, at most, whose words were written past the caches and persisted out of
-    /// order
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    /// order [default: 1; with --quick 0]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        hide_default_value = true,
+        default_value_if("quick", "true", "0")
+    )]
     pub torn_lines: u64,
     /// Crashes during recovery that follow the first crash [default: 2; with --quick 1]
     #[arg(

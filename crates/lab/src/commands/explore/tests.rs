@@ -14,7 +14,8 @@ fn explore(workload: &str, options: &ExploreOptions) -> ExploreReport {
 
 /// Bounds that do not depend on the time that they take.
 fn plain() -> ExploreOptions {
-    ExploreOptions { seconds: 0, schedules: 24, budget: 100_000, ..ExploreOptions::default() }
+    let (seconds, schedules, budget, torn_lines) = (0, 24, 100_000, 0);
+    ExploreOptions { seconds, schedules, budget, torn_lines, ..ExploreOptions::default() }
 }
 
 fn broken() -> ExploreOptions {
@@ -41,7 +42,8 @@ fn every_structure_survives_every_image_that_is_tried() {
 fn what_lives_in_a_heap_survives_every_image_that_is_tried() {
     for entry in WORKLOADS.iter().filter(|entry| entry.in_heap) {
         for (threads, ops, schedules) in [(1, 5, 1), (2, 2, 6)] {
-            let options = ExploreOptions { threads, ops, schedules, depth: 1, ..small() };
+            let options =
+                ExploreOptions { threads, ops, schedules, depth: 1, budget: 6_000, ..small() };
             let report = explore(entry.name, &options);
             assert!(!report.found(), "{report}");
             let ends = |m: &ModelReport| m.outcome.reached >= Reached::Ends;
@@ -124,7 +126,7 @@ fn a_planted_bug_of_a_structure_in_a_heap_is_found() {
 }
 
 fn small() -> ExploreOptions {
-    ExploreOptions { budget: 10_000, ..plain() }
+    ExploreOptions { budget: 2_500, ..plain() }
 }
 
 #[test]
@@ -334,7 +336,7 @@ fn objects_that_move_meanwhile_survive_and_a_report_says_whether_any_did() {
         models: vec![Model::Px86],
         ops: entries,
         depth: 0,
-        budget: 3000,
+        budget: 300,
         entries,
         flaw,
         ..plain()
