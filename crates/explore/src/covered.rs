@@ -200,7 +200,7 @@ impl Covered {
             _ => "",
         };
         match left.is_empty() {
-            true => format!("within at most {bounds}"),
+            true => format!("stopped at a failing image; bounds: {bounds}"),
             false => {
                 format!("not complete{why}: left out are {}; bounds: {bounds}", left.join(", "))
             }
