@@ -16,6 +16,7 @@ mod fast_fair;
 mod fast_fair_bugs;
 mod filesystems;
 mod hash_table;
+mod indexes;
 mod kit;
 mod level_hash;
 mod logs;
