@@ -1,11 +1,18 @@
 //! What a run tells about where another schedule may differ: its accesses, and the moments at which
 //! a thread had ended or waited, so that any other could go next.
 
-use seawall_memory::Addr;
+use seawall_memory::{Addr, LINE_BYTES};
 
 /// A word outside memory: fences and outputs count as writes to it, because a crash can show the
 /// order in which several threads executed them.
 pub(crate) const FENCES: Addr = Addr::pm(1 << 40);
+
+/// The word that two threads conflict in: of persistent memory, the first of its line, as the stores
+/// of a line persist in order, whatever words they are to.
+pub(crate) fn shared_word(at: Addr) -> u64 {
+    let bytes = if at.is_pm() { LINE_BYTES } else { 8 };
+    at.bits() / bytes * bytes / 8
+}
 
 /// An access to memory.
 #[derive(Clone, Copy)]

@@ -56,6 +56,9 @@ pub struct Covered {
     pub is_late: bool,
     /// True if it was stopped from outside.
     pub is_stopped: bool,
+    /// False if threads of recovery have come to share words before whose accesses they were not
+    /// interrupted in all runs.
+    pub is_whole: bool,
 }
 
 /// A reason for which an exploration can find nothing, or not all: most likely a mistake in the
@@ -117,7 +120,7 @@ impl Covered {
         let runs = whole.map(|done| done.run).collect::<BTreeSet<_>>().len();
         let silence = silence(&done, &models);
         let waste = together(done.into_iter().filter(|done| done.is_first).map(|done| done.waste));
-        Covered { how: how.clone(), kinds, models, runs, waste, silence, is_late, is_stopped }
+        Covered { how: how.clone(), kinds, models, runs, waste, silence, is_late, is_stopped, is_whole: true }
     }
 
     /// The first finding.
@@ -131,6 +134,7 @@ impl Covered {
         self.how.part == (1, 1)
             && !self.is_late
             && !self.is_stopped
+            && self.is_whole
             && self.models.iter().all(images)
             && self.kinds.iter().all(|kind| kind.tried.complete)
     }
@@ -170,6 +174,10 @@ impl Covered {
             }
         }
         all.push(some(search.depth, "crash") + " of recovery");
+        if self.models.iter().any(|outcome| outcome.has_threads) {
+            let interruptions = some(search.recovery_interruptions, "interruption");
+            all.push(format!("{interruptions} of its threads, which have no store buffers"));
+        }
         if models.iter().any(|model| model.buffers_stores()) {
             all.push(some(search.torn_lines, "torn line"));
         }
@@ -190,6 +198,9 @@ impl Covered {
             if outcome.finding.is_none() && !outcome.is_complete() {
                 left.push(format!("images under {} ({outcome})", outcome.model));
             }
+        }
+        if !self.is_whole && !self.is_late && !self.is_stopped {
+            left.push("interruptions of the threads of recovery".into());
         }
         if self.how.part != (1, 1) {
             left.push("the other parts of the work".into());

@@ -1,13 +1,16 @@
 //! A crash of a run, and the stores that each line had by then.
 
 use crate::models::order::Cut;
+use crate::together::Turn;
 use crate::trace::Trace;
 
-/// A crash: how many events took effect before it, and what each line kept.
+/// A crash: how many events took effect before it, what each line kept, and the turns of the
+/// recovery after it, if that runs several threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Crash {
     pub(crate) event: usize,
     pub(crate) cut: Cut,
+    pub(crate) turns: Vec<Turn>,
 }
 
 /// How many stores each line had before the event.

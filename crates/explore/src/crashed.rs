@@ -12,7 +12,9 @@
 //! Each access counts against a budget, so a recovery that loops ends as a finding.
 
 use crate::open::{Open, Possible};
+use crate::options::Search;
 use crate::recovered::{Access, Did, LOGGED};
+use crate::together::Together;
 use crate::trace::{Event, Kind, Trace};
 use crate::words::{WordChange, Words};
 use seawall_memory::{Addr, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
@@ -29,7 +31,8 @@ pub(crate) enum Prefer {
     Most,
 }
 
-/// Persistent memory as a crash can have left it, with fresh, zeroed DRAM, for one thread.
+/// Persistent memory as a crash can have left it, with fresh, zeroed DRAM, for one thread; or, with
+/// [`together`](CrashImage::together), for several.
 pub struct CrashImage {
     start: Words,
     origin: Arc<[u8]>,
@@ -53,13 +56,16 @@ pub struct CrashImage {
     /// What recovery does, if that is wanted.
     log: RefCell<Vec<Access>>,
     logs: Cell<bool>,
+    /// Its threads, if it runs several.
+    together: RefCell<Together>,
 }
 
 /// Crashes of recovery at most, of one search.
 pub(crate) const DEPTH_MAX: usize = 15;
 
 impl CrashImage {
-    pub(crate) fn new(trace: &Trace, limit: u64) -> CrashImage {
+    pub(crate) fn new(trace: &Trace, options: &Search) -> CrashImage {
+        let limit = options.steps;
         let start = Words::with_room(&trace.start, trace.room);
         let lines = trace.room.div_ceil(LINE_BYTES) as usize;
         let (touched, lowest) = (vec![0; lines], vec![0; lines]);
@@ -81,15 +87,16 @@ impl CrashImage {
             has_read: Cell::new(false),
             log: RefCell::default(),
             logs: Cell::new(false),
+            together: RefCell::new(Together::new(lines * 8, options)),
         };
         image.may_store(trace);
         image
     }
 
     /// Whether images of this run can be looked at, too: it started from the same memory.
-    pub(crate) fn fits(&self, trace: &Trace, limit: u64) -> bool {
+    pub(crate) fn fits(&self, trace: &Trace, options: &Search) -> bool {
         let room = self.start.room() >= trace.room;
-        let rest = self.dram.bytes() == trace.dram_bytes && self.limit == limit;
+        let rest = self.dram.bytes() == trace.dram_bytes && self.limit == options.steps;
         let same = Arc::ptr_eq(&self.origin, &trace.start) || self.start.begins_as(&trace.start);
         room && rest && same
     }
@@ -113,7 +120,9 @@ impl CrashImage {
         if log.len() == LOGGED {
             log.drain(..LOGGED / 2);
         }
-        log.push(Access { did, place });
+        let Together { running, threads, .. } = *self.together.borrow();
+        let thread = (threads > 1).then_some(running);
+        log.push(Access { thread, did, place });
     }
 
     /// The images that are not ruled out.
@@ -173,6 +182,7 @@ impl CrashImage {
         self.prefer.set(prefer);
         self.steps.set(self.limit);
         self.records.set(records);
+        self.together_mut().begin_pass();
         let (marks, bytes) = (self.open().mark(), self.pm_bytes());
         let result = crate::guard::guarded(|| recover(self));
         self.open().undo(marks);
@@ -192,15 +202,85 @@ impl CrashImage {
         new.fold(false, |any, new| any | new)
     }
 
+    pub(crate) fn together_mut(&self) -> RefMut<'_, Together> {
+        self.together.borrow_mut()
+    }
+
+    /// Threads that recovery runs at the moment.
+    pub(crate) fn threads(&self) -> usize {
+        self.together.borrow().threads
+    }
+
+    /// Whether what recovery does is recorded, as a crash may cut it short.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.records.get()
+    }
+
+    /// From here on recovery runs so many threads; they know what was stored so far.
+    pub(crate) fn begin_together(&self, threads: usize) {
+        self.together_mut().threads = threads;
+        self.together_mut().were_several |= threads > 1;
+        (1..threads).for_each(|thread| self.learn(thread));
+    }
+
+    /// The threads have ended, and the first one goes on: it knows what they stored.
+    pub(crate) fn end_together(&self) {
+        self.learn(0);
+        let mut together = self.together_mut();
+        (together.running, together.threads) = (0, 1);
+    }
+
+    fn learn(&self, thread: usize) {
+        self.together_mut().running = thread;
+        let stores = self.recording.borrow().stores.len() as u32;
+        self.note(Kind::Sync { stores }, Location::caller());
+    }
+
+    /// What a choice of a thread, a word of the tree, is: as the path says, or this.
+    pub(crate) fn decide_choice(&self, word: u32, default: u64) -> u64 {
+        let mut decided = self.decided.borrow_mut();
+        if decided.len() <= word as usize {
+            decided.resize(word as usize + 1, (0, 0));
+        }
+        let (pass, value) = decided[word as usize];
+        if pass == self.pass.get() {
+            return value;
+        }
+        decided[word as usize] = (self.pass.get(), default);
+        self.reads.borrow_mut().push((word, default));
+        default
+    }
+
+    /// The word at `at`, without a load.
+    pub(crate) fn peek(&self, at: Addr) -> u64 {
+        match at.is_pm() {
+            true => self.word(self.start.place(at, Width::B8).0 as u32),
+            false => self.dram.load(at, Width::B8),
+        }
+    }
+
+    /// Whether the word of the tree is a choice among threads, and not a word of memory.
+    #[inline]
+    pub(crate) fn is_choice(&self, word: u32) -> bool {
+        self.together.borrow().choice(word).is_some()
+    }
+
     /// The value of the word, if it is the same in all images that are not ruled out.
     #[inline]
     pub(crate) fn only(&self, word: u32) -> Option<u64> {
+        if self.is_choice(word) {
+            return None;
+        }
         self.open.borrow().only(word, || self.start.word(word))
     }
 
     /// The possible values of the word, from the least to the most persisted; false if there are
     /// more.
     pub(crate) fn possible(&self, word: u32) -> (Vec<Possible>, bool) {
+        if let Some(threads) = self.together.borrow().choice(word) {
+            let one = |&thread| Possible { value: u64::from(thread), keeps: Vec::new() };
+            return (threads.iter().map(one).collect(), true);
+        }
         self.open.borrow().possible(word, self.start.word(word))
     }
 
@@ -243,7 +323,8 @@ impl CrashImage {
 
     fn note(&self, kind: Kind, at: &'static Location<'static>) {
         if self.records.get() {
-            self.recording.borrow_mut().events.push(Event { thread: 0, operation: 0, kind, at });
+            let thread = self.together.borrow().running as u16;
+            self.recording.borrow_mut().events.push(Event { thread, operation: 0, kind, at });
         }
     }
 
@@ -275,7 +356,33 @@ impl CrashImage {
         }
     }
 
+    /// Records a load where other threads may have stored what it reads.
+    #[track_caller]
+    fn note_load(&self, at: Addr) {
+        if !self.records.get() || self.threads() == 1 {
+            return;
+        }
+        let (word, caller) = (at.offset() / 8, Location::caller());
+        if at.is_pm() {
+            let line = self.recording.borrow_mut().line(at.line());
+            return self.note(Kind::Read { line, word: word as u32, from: None }, caller);
+        }
+        let together = self.together.borrow();
+        let last = together.dram_writer.get(&word).copied();
+        let other = last.filter(|(writer, _)| usize::from(*writer) != together.running);
+        drop(together);
+        if let Some((_, stores)) = other {
+            self.note(Kind::Sync { stores }, caller);
+        }
+    }
+
     fn put_dram(&self, at: Addr, width: Width, value: u64) {
+        if self.records.get() && self.threads() > 1 {
+            let stores = self.recording.borrow().stores.len() as u32;
+            let mut together = self.together_mut();
+            let writer = (together.running as u16, stores);
+            together.dram_writer.insert(at.offset() / 8, writer);
+        }
         let change = self.dram.store(at, width, value);
         if change.old == 0 && change.new != 0 {
             self.dram_used.borrow_mut().push(change.word);
@@ -310,7 +417,7 @@ impl Memory for CrashImage {
         0
     }
 
-    /// Recovery runs as one thread.
+    /// Recovery starts its threads itself.
     fn slots(&self) -> Option<&ThreadSlots> {
         None
     }
@@ -318,6 +425,7 @@ impl Memory for CrashImage {
     #[inline]
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
+        self.note_load(at);
         if !at.is_pm() {
             return self.dram.load(at, width);
         }

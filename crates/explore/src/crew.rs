@@ -8,10 +8,11 @@ use crate::check::Check;
 use crate::covered::{Covered, Done, Machines};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
-use crate::recoveries::Recoveries;
+use crate::recoveries::{Recoveries, Seen};
 use crate::schedule::TurnsName;
 use crate::scope::{Onlooker, Scope};
 use crate::search::search_on;
+use crate::together::Sharing;
 use crate::trace::Trace;
 use crate::waste::waste;
 use seawall_memory::Model;
@@ -103,14 +104,21 @@ where
     C: Check + Send + Sync,
     C::Found: Send,
 {
-    pub(crate) fn new(how: &'a Scope, observer: &'a dyn Onlooker) -> Crew<'a, C> {
-        let lane = |_| Lane { waiting: VecDeque::new(), known: Some(Recoveries::default()) };
+    /// `sharing` is what threads of recovery are known to share.
+    pub(crate) fn new(
+        how: &'a Scope,
+        observer: &'a dyn Onlooker,
+        sharing: &Sharing,
+        begun: Instant,
+    ) -> Crew<'a, C> {
+        let known = || Recoveries { seen: Seen::of(sharing), ..Recoveries::default() };
+        let lane = |_| Lane { waiting: VecDeque::new(), known: Some(known()) };
         let lanes = (0..LANES).map(lane).collect();
         let state = State { lanes, waiting: 0, is_closed: false, done: Vec::new(), deadline: None };
         Crew {
             how,
             observer,
-            begun: Instant::now(),
+            begun,
             state: Mutex::new(state),
             changed: Condvar::new(),
             first: how.models.iter().map(|_| AtomicUsize::new(usize::MAX)).collect(),
@@ -260,6 +268,15 @@ where
 
     fn wait<'s>(&self, state: MutexGuard<'s, State<C>>) -> MutexGuard<'s, State<C>> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what threads of recovery have come to share; true if that is more than was known.
+    pub(crate) fn has_shared(&self, sharing: &mut Sharing) -> bool {
+        sharing.grew = false;
+        let state = self.lock();
+        let known = state.lanes.iter().filter_map(|lane| lane.known.as_ref());
+        known.for_each(|known| sharing.add(&known.seen.shared()));
+        sharing.grew
     }
 
     /// The outcome, once all units are done.

@@ -189,7 +189,7 @@ struct Known<'a> {
 }
 
 /// The threads that read a word, and those that write it, as bits.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Users {
     readers: u64,
     writers: u64,
@@ -199,6 +199,25 @@ impl Users {
     /// Whether an access by one thread may conflict with one by another.
     pub(crate) fn are_several(self) -> bool {
         self.writers != 0 && (self.readers | self.writers).count_ones() > 1
+    }
+
+    /// Adds an access by a thread; true if it is the first of its kind.
+    pub(crate) fn add(&mut self, thread: u16, writes: bool) -> bool {
+        let before = *self;
+        *(if writes { &mut self.writers } else { &mut self.readers }) |= 1 << thread;
+        before != *self
+    }
+
+    /// Adds all that the others do.
+    pub(crate) fn join(&mut self, others: Users) {
+        self.readers |= others.readers;
+        self.writers |= others.writers;
+    }
+
+    /// Whether an access by this thread conflicts with one of another.
+    pub(crate) fn conflict_with(self, thread: u16, writes: bool) -> bool {
+        let users = if writes { self.readers | self.writers } else { self.writers };
+        users & !(1 << thread) != 0
     }
 }
 
@@ -215,11 +234,7 @@ impl Known<'_> {
         }
         for access in &trace.accesses {
             let users = self.words.entry(access.word).or_default();
-            let before = *users;
-            let bits = if access.writes { &mut users.writers } else { &mut users.readers };
-            *bits |= 1 << access.thread;
-            let changed = (before.readers, before.writers) != (users.readers, users.writers);
-            self.grew |= changed && users.are_several();
+            self.grew |= users.add(access.thread, access.writes) && users.are_several();
         }
         match self.reduction {
             Reduction::Nothing => return true,
@@ -241,9 +256,8 @@ impl Known<'_> {
         if access.word == fences || is_ordered {
             return true;
         }
-        let Users { readers, writers } = self.words.get(&access.word).copied().unwrap_or_default();
-        let users = if access.writes { readers | writers } else { writers };
-        users & !(1 << access.thread) != 0
+        let users = self.words.get(&access.word).copied().unwrap_or_default();
+        users.conflict_with(access.thread, access.writes)
     }
 
     /// The choices of a run, extended by one later choice in every way.

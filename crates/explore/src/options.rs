@@ -21,6 +21,9 @@ pub struct Search {
     /// Lines of one image, at most, whose words were written by non-temporal stores and persisted
     /// out of order; those of other lines persist in order. Each such line has up to 256 states.
     pub torn_lines: usize,
+    /// Interruptions of one recovery by several threads at most
+    /// ([`CrashImage::together`](crate::CrashImage::together)).
+    pub recovery_interruptions: usize,
     /// Memory accesses that one run of recovery and check may make.
     pub steps: u64,
     /// Seed of the random states.
@@ -33,8 +36,8 @@ impl Search {
     /// Whether what one search found out about crashes of recovery holds for the other.
     pub(crate) fn is_as_deep(&self, other: &Search) -> bool {
         let of = |search: &Search| {
-            let Search { thorough, depth, torn_lines, steps, .. } = *search;
-            (thorough, depth, torn_lines, steps)
+            let Search { thorough, depth, torn_lines, recovery_interruptions, steps, .. } = *search;
+            (thorough, depth, torn_lines, recovery_interruptions, steps)
         };
         of(self) == of(other)
     }
@@ -49,6 +52,7 @@ impl Search {
             point_limit: 5_000,
             samples: 200,
             torn_lines: 0,
+            recovery_interruptions: 2,
             steps: 10_000_000,
             seed: 1,
             events: 0..usize::MAX,

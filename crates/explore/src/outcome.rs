@@ -47,6 +47,8 @@ pub struct SearchOutcome {
     pub has_read: bool,
     /// True if the judgement looked at what was promised.
     pub has_asked: bool,
+    /// True if recovery ran several threads.
+    pub has_threads: bool,
     /// The smallest failing image made from the first one found.
     #[serde(skip_deserializing)]
     pub finding: Option<Finding>,
@@ -67,6 +69,7 @@ impl SearchOutcome {
             stopped: false,
             has_read: false,
             has_asked: false,
+            has_threads: false,
             finding: None,
         }
     }
@@ -93,6 +96,7 @@ impl SearchOutcome {
         self.stopped |= other.stopped;
         self.has_read |= other.has_read;
         self.has_asked |= other.has_asked;
+        self.has_threads |= other.has_threads;
         self.finding = self.finding.take().or(other.finding);
     }
 }

@@ -12,6 +12,8 @@ use std::panic::Location;
 /// An access of recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
+    /// The thread, if there are several.
+    pub(crate) thread: Option<usize>,
     pub(crate) did: Did,
     pub(crate) place: &'static Location<'static>,
 }
@@ -61,7 +63,7 @@ pub(crate) fn steps(
         stores.iter().rposition(|store| store.at < to && store.at + store.bytes > from)
     };
     let mut all: Vec<RecoveryStep> = Vec::new();
-    for Access { did, place } in accesses {
+    for Access { thread, did, place } in accesses {
         let what = match *did {
             Did::Read(at, width, value) => {
                 match (meets(lost, at, width), meets(early, at, width)) {
@@ -79,6 +81,10 @@ pub(crate) fn steps(
             Did::Wrote(at, _, value) => format!("writes {at} = {value:#x}"),
             Did::Fenced(fence) => format!("{fence:?}").to_lowercase(),
         };
+        let what = match thread {
+            Some(thread) => format!("thread {thread} {what}"),
+            None => what,
+        };
         let place = format!("{}:{}", place.file(), place.line());
         match all.last_mut() {
             Some(last) if (&last.what, &last.place) == (&what, &place) => last.times += 1,
@@ -86,7 +92,7 @@ pub(crate) fn steps(
         }
     }
     // A fence at the end of nothing says nothing.
-    let said = |step: &RecoveryStep| step.what.contains(' ');
+    let said = |step: &RecoveryStep| step.what.contains(" = ");
     if !all.iter().any(said) {
         return Vec::new();
     }

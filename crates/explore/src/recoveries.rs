@@ -9,6 +9,7 @@ use crate::check::{Check, Findings};
 use crate::crashed::{CrashImage, Pass, Prefer};
 use crate::guard::guarded;
 use crate::options::Search;
+use crate::together::Sharing;
 use crate::trace::Trace;
 use crate::tree::{NodeId, PassEnd, Tree};
 use crate::walk::CrashPoint;
@@ -50,6 +51,8 @@ pub(crate) struct Seen {
     by_lanes: bool,
     /// Times that recovery, or a run, stored to a line which none had stored to before.
     varied: u32,
+    /// What threads of recovery are known to share at the start.
+    sharing: Sharing,
     /// The distinct traces of recovery, by hash.
     recordings: FxHashMap<u64, Vec<Arc<Trace>>>,
     /// What crashes of recoveries led to.
@@ -97,12 +100,18 @@ impl Seen {
     /// Gets ready for the crashes of a run.
     pub(crate) fn begin(&mut self, trace: &Trace, how: &Search, parts: usize) {
         let (depths, by_lanes) = (how.depth + 1, how.model.buffers_stores());
-        let fits = self.image.as_ref().is_some_and(|image| image.fits(trace, how.steps));
+        let fits = self.image.as_ref().is_some_and(|image| image.fits(trace, how));
+        let orders_stores = |how: &Search| how.model.orders_all_stores();
+        let ordered = self.how.as_ref().is_some_and(|old| orders_stores(old) == orders_stores(how));
         // The recovery after the last crash was not recorded.
         let rest =
             (self.depths, self.by_lanes, self.trees.len()) == (depths, by_lanes, depths * parts);
+        let rest = rest && ordered;
         if !fits || !rest || !self.how.as_ref().is_some_and(|before| before.is_as_deep(how)) {
-            self.image = Some(CrashImage::new(trace, how.steps));
+            let image = CrashImage::new(trace, how);
+            self.sharing = self.shared();
+            image.together_mut().sharing.clone_from(&self.sharing);
+            self.image = Some(image);
             let tree = || Begun { tree: Tree::default(), number: 0, varied: 0 };
             self.trees = std::iter::repeat_with(tree).take(depths * parts).collect();
             self.forget();
@@ -111,6 +120,29 @@ impl Seen {
         if self.image().may_store(trace) {
             self.forget();
         }
+    }
+
+    /// Nothing is seen yet, but these words are known to be shared by threads of recovery.
+    pub(crate) fn of(sharing: &Sharing) -> Seen {
+        Seen { sharing: sharing.clone(), ..Seen::default() }
+    }
+
+    /// Whether threads of recovery have come to share a word since this was asked last: what was
+    /// seen before is forgotten then.
+    pub(crate) fn shares_more(&mut self) -> bool {
+        let grew = std::mem::take(&mut self.image().together_mut().sharing.grew);
+        #[cfg(test)]
+        let grew = grew && !crate::together::is_one_round();
+        if grew {
+            self.forget();
+        }
+        grew
+    }
+
+    /// The words that threads of recovery are known to share.
+    pub(crate) fn shared(&self) -> Sharing {
+        let image = self.image.as_ref();
+        image.map_or_else(|| self.sharing.clone(), |image| image.together_mut().sharing.clone())
     }
 
     pub(crate) fn image(&self) -> &CrashImage {

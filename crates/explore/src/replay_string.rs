@@ -12,7 +12,8 @@ use std::str::FromStr;
 ///
 /// As text `MODEL/EVENT/LOST`, LOST being `LINE-STORES` joined by dots (lines in hexadecimal), or
 /// `none`: `px86/345/40-2.41-1`; `41w3-1` is one store of word 3 of a line. When power fails again
-/// during recovery, `/EVENT/LOST` of the recovery follows.
+/// during recovery, `/EVENT/LOST` of the recovery follows. `~CALL.THREAD`, several joined by `_`,
+/// behind LOST are the turns of a recovery by several threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashPath {
     /// The model that allows the image.
@@ -29,6 +30,9 @@ pub struct CrashChoice {
     /// Lines that lost stores, and how many each, in order of address; of a line whose words
     /// persist on their own, the number of the word.
     pub lost: Vec<(Line, Option<u8>, u32)>,
+    /// Calls of the recovery after it before which another thread than the usual one goes on, and
+    /// which, if it runs several.
+    pub turns: Vec<(u32, u16)>,
 }
 
 /// Why a choice leads to no image.
@@ -68,7 +72,7 @@ pub fn parse_replay(text: &str) -> Result<(TurnsName, CrashPath), ReplayError> {
 impl fmt::Display for CrashPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.model)?;
-        for CrashChoice { event, lost } in &self.crashes {
+        for CrashChoice { event, lost, turns } in &self.crashes {
             write!(f, "/{event}/")?;
             if lost.is_empty() {
                 f.write_str("none")?;
@@ -80,6 +84,9 @@ impl fmt::Display for CrashPath {
                     write!(f, "w{word}")?;
                 }
                 write!(f, "-{stores}")?;
+            }
+            for (index, (call, thread)) in turns.iter().enumerate() {
+                write!(f, "{}{call}.{thread}", if index == 0 { "~" } else { "_" })?;
             }
         }
         Ok(())
@@ -111,11 +118,19 @@ impl CrashChoice {
             };
             Some((Line(u64::from_str_radix(line, 16).ok()?), word, stores.parse().ok()?))
         };
+        let turn = |part: &str| {
+            let (call, thread) = part.split_once('.')?;
+            Some((call.parse().ok()?, thread.parse().ok()?))
+        };
+        let (lost, turns) = match lost.split_once('~') {
+            Some((lost, turns)) => (lost, turns.split('_').map(turn).collect::<Option<_>>()?),
+            None => (lost, Vec::new()),
+        };
         let lost = match lost {
             "none" => Vec::new(),
             _ => lost.split('.').map(one).collect::<Option<Vec<_>>>()?,
         };
-        Some(CrashChoice { event: event.parse().ok()?, lost })
+        Some(CrashChoice { event: event.parse().ok()?, lost, turns })
     }
 
     /// The crash in short form: what it lost of what the trace had stored.
@@ -127,7 +142,7 @@ impl CrashChoice {
         });
         let mut lost: Vec<_> = gone.collect();
         lost.sort_unstable();
-        CrashChoice { event: crash.event, lost }
+        CrashChoice { event: crash.event, lost, turns: crash.turns.clone() }
     }
 
     /// The crash of this trace, or why it cannot be one.
@@ -146,7 +161,7 @@ impl CrashChoice {
             let kept = cut.get(index).checked_sub(stores);
             cut.set(index, kept.ok_or_else(|| format!("{line:?} has fewer stores"))?);
         }
-        Ok(Crash { event: self.event, cut })
+        Ok(Crash { event: self.event, cut, turns: self.turns.clone() })
     }
 }
 
@@ -162,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_choice_survives_being_printed() {
-        for text in ["px86/345/40-2.41w3-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2"] {
+        for text in ["px86/345/40-2.41w3-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2", "bep/7/1-1~4.1_9.0"]
+        {
             assert_eq!(text.parse::<CrashPath>().unwrap().to_string(), text);
         }
     }

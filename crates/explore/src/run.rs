@@ -5,11 +5,8 @@
 //!
 //! A run always ends: it is cut off after a number of seam calls, and a state in which all threads
 //! wait is a deadlock. Both are errors, not hangs. A loop that never accesses memory is not
-//! bounded.
-//!
-//! A thread that reads the same values at the same call sites over and over waits for another
-//! thread, whatever its loop looks like: after [`REPEATS`] rounds it is passed over until memory
-//! has changed. So a lock that spins on a failing locked operation needs no `spin_while` to end.
+//! bounded; one that only repeats what it reads waits for another thread
+//! ([`Waiting`](crate::waiting::Waiting)).
 
 use crate::access::Handover;
 use crate::combining::Combining;
@@ -20,13 +17,13 @@ use crate::relocated::Copied;
 use crate::schedule::{Schedule, Turns};
 use crate::trace::Trace;
 use crate::visible::Visible;
+use crate::waiting::{Read, Wait, Waiting};
 use crate::words::Words;
 use rustc_hash::FxHashMap;
 use seawall_fiber::Fiber;
 use seawall_memory::relocation::Relocation;
 use seawall_memory::{Addr, Width};
 use std::cell::{Cell, RefCell};
-use std::panic::Location;
 
 /// Why a run has no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,13 +76,7 @@ pub(crate) struct Shared {
     behind: Vec<(u64, u32)>,
     pub(crate) combining: RefCell<Combining>,
     pub(crate) operation: Vec<Cell<u32>>,
-    /// What each thread waits for.
-    waits: Vec<Cell<Option<Wait>>>,
-    ended: Vec<Cell<bool>>,
-    /// What each thread read lately without writing anything.
-    repeats: RefCell<Vec<Repeats>>,
-    /// Stores so far.
-    pub(crate) changes: Cell<u64>,
+    waiting: Waiting,
     /// Seam calls so far, and the one before which the running thread pauses.
     calls: Cell<u64>,
     until: Cell<u64>,
@@ -102,46 +93,8 @@ pub(crate) struct Shared {
     pub(crate) told: RefCell<FxHashMap<u32, u64>>,
 }
 
-#[derive(Clone, Copy)]
-enum Wait {
-    /// For the word to change from this value.
-    Word(Addr, u64),
-    /// For memory to change, having changed this many times.
-    Change(u64),
-}
-
 /// Threads of a run up to which other schedules are searched for.
 pub(crate) const THREADS_MAX: usize = 64;
-
-/// Rounds after which a loop that only reads the same counts as waiting.
-const REPEATS: usize = 8;
-
-/// Loops of at most so many reads are recognized.
-const ROUND_MAX: usize = 4;
-
-/// A read: where, what, and by which call.
-type Read = (Addr, u64, &'static Location<'static>);
-
-/// The latest reads of a thread, oldest first.
-#[derive(Default)]
-struct Repeats(Vec<Read>);
-
-impl Repeats {
-    /// True if the reads before this one, with it, are the same round again and again.
-    fn ends_with(&mut self, read: Read) -> bool {
-        let most = REPEATS * ROUND_MAX;
-        if self.0.len() == most {
-            self.0.remove(0);
-        }
-        self.0.push(read);
-        let same = |(a, b): (&Read, &Read)| (a.0, a.1) == (b.0, b.1) && std::ptr::eq(a.2, b.2);
-        (1..=ROUND_MAX).any(|round| {
-            let Some(start) = self.0.len().checked_sub(round * REPEATS) else { return false };
-            let last = &self.0[start..];
-            last.iter().zip(&last[round..]).all(same)
-        })
-    }
-}
 
 pub(crate) fn drive(
     shared: &Shared,
@@ -151,16 +104,11 @@ pub(crate) fn drive(
     let mut turns = Dispatcher::new(schedule);
     let mut last = None;
     loop {
-        let threads = 0..fibers.len();
-        let mut ready: Vec<usize> = threads.clone().filter(|&t| shared.is_ready(t)).collect();
-        let running = last.filter(|last| ready.contains(last));
-        let is_handover = running.is_none() && ready.len() > 1;
+        let ready = shared.waiting.ready(|at| shared.word(at));
+        let running = last.filter(|&last| ready.contains(&last) && shared.is_ready(last));
+        let is_handover = running.is_none() && ready.len() > 1 && shared.is_ready(ready[0]);
         if ready.is_empty() {
-            // Of threads that wait for any change, one may still give up waiting.
-            ready = threads.filter(|&thread| shared.repeats_itself(thread)).collect();
-        }
-        if ready.is_empty() {
-            return match shared.waiting() {
+            return match shared.waiting.stuck() {
                 None => Ok(()),
                 Some(who) => Err(RunError::Deadlock(who)),
             };
@@ -173,7 +121,7 @@ pub(crate) fn drive(
         guarded(|| fibers[thread].resume())
             .map_err(|message| RunError::Panicked { thread, message })?;
         if fibers[thread].is_done() {
-            shared.ended[thread].set(true);
+            shared.waiting.end(thread);
         }
         if shared.is_cut.get() {
             return Err(RunError::TooLong(schedule.steps));
@@ -205,10 +153,7 @@ impl Shared {
             behind,
             combining: RefCell::new(Combining::new(late)),
             operation: vec![Cell::new(0); threads],
-            waits: vec![Cell::new(None); threads],
-            ended: vec![Cell::new(false); threads],
-            repeats: RefCell::new((0..threads).map(|_| Repeats::default()).collect()),
-            changes: Cell::new(0),
+            waiting: Waiting::new(threads),
             calls: Cell::new(0),
             until: Cell::new(0),
             limit: schedule.steps.max(1),
@@ -269,50 +214,28 @@ impl Shared {
 
     /// Lets other threads run until the word has changed from the value.
     pub(crate) fn wait(&self, thread: usize, at: Addr, value: u64, pause: impl Fn()) {
-        self.wait_for(thread, Wait::Word(at, value), pause);
+        self.waiting.wait_for(thread, Wait::Word(at, value), pause);
     }
 
-    /// Takes note of a read that changed nothing, and waits if the thread repeats itself.
+    /// As [`Waiting::note_repeat`].
     #[inline]
     pub(crate) fn note_repeat(&self, thread: usize, read: Read, pause: impl Fn()) {
-        if self.threads() == 1 || self.closing.get() {
-            return;
-        }
-        if self.repeats.borrow_mut()[thread].ends_with(read) {
-            self.repeats.borrow_mut()[thread].0.clear();
-            self.wait_for(thread, Wait::Change(self.changes.get()), pause);
+        if !self.closing.get() {
+            self.waiting.note_repeat(thread, read, pause);
         }
     }
 
-    /// Takes note that the thread has changed memory, or told something.
+    /// As [`Waiting::note_progress`].
     pub(crate) fn note_progress(&self, thread: usize) {
-        self.changes.set(self.changes.get() + 1);
-        if self.threads() > 1 {
-            self.repeats.borrow_mut()[thread].0.clear();
-        }
+        self.waiting.note_progress(thread);
     }
 
-    fn wait_for(&self, thread: usize, wait: Wait, pause: impl Fn()) {
-        self.waits[thread].set(Some(wait));
-        pause();
-        self.waits[thread].set(None);
-    }
-
-    fn has_ended(&self, thread: usize) -> bool {
-        self.ended[thread].get()
+    fn word(&self, at: Addr) -> u64 {
+        self.region(at).load(at, Width::B8)
     }
 
     fn is_ready(&self, thread: usize) -> bool {
-        !self.has_ended(thread)
-            && match self.waits[thread].get() {
-                None => true,
-                Some(Wait::Word(at, value)) => self.region(at).load(at, Width::B8) != value,
-                Some(Wait::Change(since)) => self.changes.get() != since,
-            }
-    }
-
-    fn repeats_itself(&self, thread: usize) -> bool {
-        !self.has_ended(thread) && matches!(self.waits[thread].get(), Some(Wait::Change(_)))
+        self.waiting.is_ready(thread, |at| self.word(at))
     }
 
     /// The threads that could run instead of this one, as bits.
@@ -346,17 +269,5 @@ impl Shared {
         let leaves = *bits >> copied.bit & 1 == 0 && copied.leaves(self.seed);
         *bits |= u64::from(leaves) << copied.bit;
         leaves
-    }
-
-    fn waiting(&self) -> Option<String> {
-        let waits = |thread: usize| match self.waits[thread].get()? {
-            Wait::Word(at, value) => {
-                Some(format!("thread {thread} waits for {at} to change from {value:#x}"))
-            }
-            Wait::Change(_) => None,
-        };
-        let stuck = (0..self.threads()).filter(|&thread| !self.has_ended(thread));
-        let stuck: Vec<String> = stuck.filter_map(waits).collect();
-        (!stuck.is_empty()).then(|| stuck.join(", "))
     }
 }

@@ -14,12 +14,13 @@ use crate::interleavings::{Schedules, Tried};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
 use crate::schedule::{Schedule, Turns, TurnsName};
+use crate::together::Sharing;
 use crate::trace::Trace;
 use seawall_memory::Model;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What to explore, and how far.
 #[derive(Clone, Debug)]
@@ -118,14 +119,22 @@ where
     C: Check + Send + Sync,
     C::Found: Send,
 {
-    let crew = Crew::new(how, observer);
     let kinds = kinds(&how.models);
-    let kinds = crew.work(|| {
-        let mut runs = Runs { how, record: &record, crew: &crew, units: 0, number: 0 };
-        let left = (1..=kinds.len()).rev();
-        kinds.into_iter().zip(left).map(|(models, left)| runs.of_kind(models, left)).collect()
-    })?;
-    Ok(crew.explored(kinds))
+    let (mut sharing, begun) = (Sharing::default(), Instant::now());
+    loop {
+        let crew = Crew::new(how, observer, &sharing, begun);
+        let made = crew.work(|| {
+            let mut runs = Runs { how, record: &record, crew: &crew, units: 0, number: 0 };
+            let left = kinds.iter().zip((1..=kinds.len()).rev());
+            left.map(|(models, left)| runs.of_kind(models.clone(), left)).collect()
+        })?;
+        // Threads of recovery were not interrupted before they were known to share words.
+        let is_whole = !crew.has_shared(&mut sharing);
+        let covered = crew.explored(made);
+        if is_whole || covered.is_late || covered.is_stopped || covered.finding().is_some() {
+            return Ok(Covered { is_whole, ..covered });
+        }
+    }
 }
 
 /// The models by the kinds of machines whose runs differ.

@@ -9,7 +9,8 @@
 //! At each point only images that hold a store which could not persist at an earlier point are
 //! new; the others are checked again only if more has been promised since. An image is decided only
 //! where recovery reads it ([`CrashImage`]), and recovery runs only if no earlier run read the same
-//! values ([`Tree`]). Power may fail again while recovery runs, up to [`Search::depth`] times.
+//! values ([`Tree`]). Power may fail again while recovery runs, up to [`Search::depth`] times. Whose
+//! turn it is in a recovery by several threads is a choice like that of a value.
 
 use crate::below::Known;
 use crate::check::{Check, Findings};
@@ -60,7 +61,14 @@ pub fn search_on<C: Check>(
     let by_lanes = search.model.buffers_stores().then(|| trace.by_lanes()).flatten();
     let trace = by_lanes.map_or(trace, Arc::new);
     let Recoveries { found, seen } = known;
-    look(&trace, search, &Interned { check, found }, seen, watch)
+    let check = &Interned { check, found };
+    loop {
+        let outcome = look(&trace, search, check, seen, watch);
+        // Recovery was not interrupted where its threads have only now come to share words.
+        if outcome.stopped || !seen.shares_more() {
+            return outcome;
+        }
+    }
 }
 
 fn look(
@@ -86,12 +94,15 @@ fn look(
         }
     }
     explorer.outcome.has_read = explorer.image().has_read();
+    let has_threads = explorer.image().together_mut().were_several;
+    explorer.outcome.has_threads = has_threads;
     let Explorer { failed, mut outcome, .. } = explorer;
     outcome.finding = failed.map(|crashes| {
         // The failure may need fewer crashes.
         let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
         let found = fewer.depth > 0;
-        let found = found.then(|| look(trace, &fewer, check, &mut Seen::default(), watch).finding);
+        let known = &mut Seen::of(&seen.shared());
+        let found = found.then(|| look(trace, &fewer, check, known, watch).finding);
         found.flatten().unwrap_or_else(|| shrink(trace, search, check, crashes))
     });
     outcome
@@ -126,6 +137,8 @@ struct Explorer<'a> {
     judged: FxHashSet<(u32, u64)>,
     /// Words and values from the root of the tree to the current node.
     path: Vec<(u32, u64)>,
+    /// The same of the recoveries that were cut short.
+    outer: Vec<Vec<(u32, u64)>>,
     /// The events before the crash of each layer.
     events: Vec<usize>,
     /// Lines whose words persisted out of order, on the path to the current node.
@@ -174,6 +187,7 @@ impl<'a> Explorer<'a> {
             part: 0,
             judged: FxHashSet::default(),
             path: Vec::new(),
+            outer: Vec::new(),
             events: Vec::new(),
             torn: Vec::new(),
             deviating: Vec::new(),
@@ -341,7 +355,9 @@ impl<'a> Explorer<'a> {
                     break self.done(node, found, recording, point);
                 }
             };
-            self.known[..depth].iter_mut().for_each(|known| known.read(word));
+            if !self.image().is_choice(word) {
+                self.known[..depth].iter_mut().for_each(|known| known.read(word));
+            }
             let Some(value) = self.image().only(word) else {
                 break self.branch(node, word, point, choose);
             };
@@ -377,7 +393,8 @@ impl<'a> Explorer<'a> {
         let (mut possible, are_all) = self.image().possible(word);
         self.skipped |= !are_all;
         self.cut |= !are_all && self.phase.deviations > 1;
-        if self.phase.prefer == Prefer::Most {
+        let is_choice = self.image().is_choice(word);
+        if self.phase.prefer == Prefer::Most && !is_choice {
             possible.reverse();
         }
         let length = self.path.len();
@@ -387,8 +404,9 @@ impl<'a> Explorer<'a> {
             possible.truncate(1);
         }
         for (at, possible) in possible.into_iter().enumerate() {
-            // The first value that the phase does not prefer makes the line deviate.
-            let line = word / 8;
+            // The first value that the phase does not prefer makes the line deviate; a choice among
+            // threads counts as a line.
+            let line = if is_choice { word } else { word / 8 };
             let deviates = at > 0 && !self.deviating.contains(&line);
             let choose = match choose {
                 Choose::Deviating(0) if deviates => {
@@ -406,7 +424,8 @@ impl<'a> Explorer<'a> {
             self.deviating.extend(deviates.then_some(line));
             let mut flow = ControlFlow::Continue(());
             let keeps = self.image().open().keep(&possible.keeps);
-            let tears = !self.torn.contains(&line) && self.image().open().is_torn(word);
+            let tears =
+                !is_choice && !self.torn.contains(&line) && self.image().open().is_torn(word);
             self.torn.extend(tears.then_some(line));
             if keeps && self.torn.len() <= self.options.torn_lines {
                 flow = match self.follow(node, word, possible.value) {
@@ -458,8 +477,11 @@ impl<'a> Explorer<'a> {
         self.outcome.states += 1;
         if !self.is_good(found, point) {
             let cuts = self.image().open().largest().into_iter();
-            let crashes = cuts.zip(&self.events).map(|(cut, &event)| Crash { event, cut });
-            self.failed = Some(crashes.collect());
+            let paths = self.outer.iter().chain([&self.path]);
+            let turns = paths.map(|path| self.image().together_mut().turns_of(path));
+            let crashes = cuts.zip(&self.events).zip(turns);
+            let crash = |((cut, &event), turns)| Crash { event, cut, turns };
+            self.failed = Some(crashes.map(crash).collect());
             return ControlFlow::Break(());
         }
         self.findings.push(found);
@@ -537,7 +559,7 @@ impl<'a> Explorer<'a> {
     /// Tries crashes during the recorded recovery.
     fn nested(&mut self, recording: Arc<Trace>, point: &CrashPoint) -> ControlFlow<()> {
         self.seen.may_store(&recording);
-        let path = std::mem::take(&mut self.path);
+        self.outer.push(std::mem::take(&mut self.path));
         let bytes = self.image().pm_bytes();
         let mut state = State::new(self.options.model);
         let mut flow = ControlFlow::Continue(());
@@ -562,7 +584,7 @@ impl<'a> Explorer<'a> {
             }
         }
         self.set_bytes(bytes, self.events.len());
-        self.path = path;
+        self.path = self.outer.pop().expect("it was put there");
         flow
     }
 

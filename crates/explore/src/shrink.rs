@@ -1,10 +1,10 @@
 //! From the first failing image to a small one that a person can read.
 //!
 //! Small means few stores lost against "everything up to the crash is durable", at the earliest
-//! crash that still fails. Two steps alternate until neither helps: give lost lines back, whole or
+//! crash that still fails. Steps alternate until none helps: give lost lines back, whole or
 //! in part, as long as the check still fails; and move the crash earlier with the same stores
 //! kept. Each try must be an image that the model allows at that point. After a crash of recovery
-//! only that last crash is made small.
+//! only that last crash is made small. Turns of a recovery by several threads are left out, too.
 //!
 //! What is left is described by what it lost and by what came too early. Of the early stores only
 //! those are shown that the check needs in order to fail: the others are taken away first.
@@ -26,7 +26,7 @@ pub(crate) fn shrink(
     crashes: Vec<Crash>,
 ) -> Finding {
     let mut shrinker = Shrinker { court: Court::new(trace, options, check), crashes };
-    while shrinker.restore() | shrinker.earlier() {}
+    while shrinker.restore() | shrinker.earlier() | shrinker.fewer_turns() {}
     let Shrinker { mut court, crashes } = shrinker;
     let message = match court.verdict(&crashes) {
         Verdict::Fails(message) => message,
@@ -98,33 +98,48 @@ impl<'a> Shrinker<'a> {
 
     /// Gives lost stores back, line by line; true if any could be.
     fn restore(&mut self) -> bool {
-        let Some((trace, Crash { event, mut cut })) = self.last() else { return false };
-        let stored = stored(&trace, event);
+        let Some((trace, mut last)) = self.last() else { return false };
+        let stored = stored(&trace, last.event);
         let mut helped = false;
         for line in 0..trace.lines.len() as LineIndex {
-            let kept = cut.get(line);
+            let kept = last.cut.get(line);
             for more in (kept + 1..=stored.get(line)).rev() {
-                cut.set(line, more);
-                if self.accept(Crash { event, cut: cut.clone() }) {
+                last.cut.set(line, more);
+                if self.accept(last.clone()) {
                     helped = true;
                     break;
                 }
-                cut.set(line, kept);
+                last.cut.set(line, kept);
             }
         }
         helped
     }
 
+    /// Lets the threads of the last recovery run without interruptions; true if that helps.
+    fn fewer_turns(&mut self) -> bool {
+        let Some(Crash { turns, .. }) = self.crashes.last() else { return false };
+        let fewer = (0..turns.len()).map(|out| {
+            let mut turns = turns.clone();
+            turns.remove(out);
+            turns
+        });
+        let fewer: Vec<_> = fewer.collect();
+        fewer.into_iter().any(|turns| {
+            let last = self.crashes.last().cloned();
+            last.is_some_and(|last| self.accept(Crash { turns, ..last }))
+        })
+    }
+
     /// Moves the crash to the earliest point that fails with no other stores kept.
     fn earlier(&mut self) -> bool {
-        let Some((trace, Crash { event: last, cut })) = self.last() else { return false };
+        let Some((trace, Crash { event: last, cut, turns })) = self.last() else { return false };
         let mut stored = Cut(vec![0; trace.lines.len()]);
         let mut changed = true;
         for (event, next) in trace.events[..last].iter().enumerate() {
             if changed {
                 let cut =
                     Cut(stored.0.iter().zip(0..).map(|(&s, line)| cut.get(line).min(s)).collect());
-                if self.accept(Crash { event, cut }) {
+                if self.accept(Crash { event, cut, turns: turns.clone() }) {
                     return true;
                 }
             }

@@ -274,7 +274,9 @@ impl Trace {
             trace.stores.iter().map(|s| (s.at, s.width, s.change.new)).collect::<Vec<_>>()
         };
         let lines = |trace: &Trace| trace.lines.iter().map(|log| log.line).collect::<Vec<_>>();
-        let same = |(a, b): (&Event, &Event)| a.kind == b.kind && std::ptr::eq(a.at, b.at);
+        let same = |(a, b): (&Event, &Event)| {
+            (a.thread, a.kind) == (b.thread, b.kind) && std::ptr::eq(a.at, b.at)
+        };
         self.events.len() == other.events.len()
             && self.events.iter().zip(&other.events).all(same)
             && stores(self) == stores(other)

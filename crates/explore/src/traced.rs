@@ -5,7 +5,7 @@
 //! store buffer ([`Visible`](crate::visible::Visible)), and non-temporal stores that stay in a
 //! write-combining buffer ([`Combining`](crate::combining::Combining)).
 
-use crate::access::{Access, FENCES, Met};
+use crate::access::{Access, FENCES, Met, shared_word};
 use crate::combining::{Combined, CombinedStore};
 use crate::run::Shared;
 use crate::trace::{Event, Kind, Trace};
@@ -89,9 +89,7 @@ impl<'a> Traced<'a> {
         let shared = &*self.shared;
         if shared.notes_accesses {
             let call = shared.calls();
-            // The stores of a line persist in order, whatever words they are to.
-            let bytes = if at.is_pm() { LINE_BYTES } else { 8 };
-            let (thread, word) = (self.thread as u16, at.bits() / bytes * bytes / 8);
+            let (thread, word) = (self.thread as u16, shared_word(at));
             let others = shared.others(self.thread);
             let behind = (behind.start, behind.end);
             let access = Access { call, thread, word, writes, others, behind };

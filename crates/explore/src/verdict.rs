@@ -4,7 +4,6 @@ use crate::check::Findings;
 use crate::crash::Crash;
 use crate::crashed::{CrashImage, Prefer};
 use crate::models::State;
-use crate::models::order::Cut;
 use crate::open::Layer;
 use crate::options::Search;
 use crate::recovered::Access;
@@ -38,7 +37,7 @@ impl<'a> Court<'a> {
         options: &'a Search,
         check: &'a dyn Findings,
     ) -> Court<'a> {
-        let image = CrashImage::new(trace, options.steps);
+        let image = CrashImage::new(trace, options);
         Court { trace, options, check, image, part: 0 }
     }
 
@@ -101,7 +100,7 @@ impl<'a> Court<'a> {
         }
         let Walk { state, point, pm_bytes, .. } = self.walk_to(crashes[0].event);
         self.image.set_crash(self.trace, crashes[0].event, pm_bytes);
-        self.push(self.trace.clone(), state, &crashes[0].cut)?;
+        self.push(self.trace.clone(), state, &crashes[0])?;
         let mut recordings = Vec::new();
         for crash in &crashes[1..] {
             let recording = Arc::new(self.recover(true).1);
@@ -110,13 +109,15 @@ impl<'a> Court<'a> {
             if let Some(bytes) = recording.grown_before(crash.event) {
                 self.image.set_bytes(bytes);
             }
-            self.push(recording.clone(), state, &crash.cut)?;
+            self.push(recording.clone(), state, crash)?;
             recordings.push(recording);
         }
         Some((recordings, point))
     }
 
-    fn push(&mut self, trace: Arc<Trace>, mut state: State, cut: &Cut) -> Option<()> {
+    fn push(&mut self, trace: Arc<Trace>, mut state: State, crash: &Crash) -> Option<()> {
+        let Crash { cut, turns, .. } = crash;
+        self.image.together_mut().turns.clone_from(turns);
         if !state.order.allows(cut) {
             return None;
         }

@@ -7,3 +7,4 @@ mod runs;
 mod scope;
 mod suite;
 mod threads;
+mod together;

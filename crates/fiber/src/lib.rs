@@ -14,6 +14,10 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::RefCell;
 use std::io;
 
+mod scoped;
+
+pub use scoped::{ScopedFiber, with_fibers};
+
 /// Bytes of stack that a fiber gets by default; untouched pages cost nothing.
 pub const STACK_BYTES: usize = 256 * 1024;
 
@@ -60,13 +64,9 @@ impl Fiber {
     /// # Errors
     /// As there.
     pub fn with_stack(bytes: usize, body: impl FnOnce(&Pause<'_>) + 'static) -> io::Result<Fiber> {
-        let is_usual = bytes == STACK_BYTES;
-        let kept = STACKS.with_borrow_mut(|stacks| is_usual.then(|| stacks.pop()).flatten());
-        let stack = kept.map_or_else(|| DefaultStack::new(bytes), Ok)?;
-        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            body(&Pause { yielder });
-        });
-        Ok(Fiber { coroutine: Some(coroutine), is_usual })
+        let run = move |yielder: &Yielder<(), ()>, ()| body(&Pause { yielder });
+        let coroutine = Coroutine::with_stack(take_stack(bytes)?, run);
+        Ok(Fiber { coroutine: Some(coroutine), is_usual: bytes == STACK_BYTES })
     }
 
     /// Runs until the function pauses (true) or returns (false).
@@ -92,15 +92,29 @@ impl Drop for Fiber {
     fn drop(&mut self) {
         let Some(mut coroutine) = self.coroutine.take() else { return };
         coroutine.force_unwind();
-        let keep = |stacks: &RefCell<Vec<DefaultStack>>| {
-            let mut stacks = stacks.borrow_mut();
-            if self.is_usual && stacks.len() < STACKS_KEPT {
-                stacks.push(coroutine.into_stack());
-            }
-        };
-        // At the end of the OS thread there may be nothing left to keep it in.
-        let _ = STACKS.try_with(keep);
+        if self.is_usual {
+            keep_stack(coroutine.into_stack());
+        }
     }
+}
+
+/// A stack that an earlier fiber has left, or a new one.
+fn take_stack(bytes: usize) -> io::Result<DefaultStack> {
+    let is_usual = bytes == STACK_BYTES;
+    let kept = STACKS.with_borrow_mut(|stacks| is_usual.then(|| stacks.pop()).flatten());
+    kept.map_or_else(|| DefaultStack::new(bytes), Ok)
+}
+
+/// Keeps a stack of the usual size for another fiber.
+fn keep_stack(stack: DefaultStack) {
+    let keep = |stacks: &RefCell<Vec<DefaultStack>>| {
+        let mut stacks = stacks.borrow_mut();
+        if stacks.len() < STACKS_KEPT {
+            stacks.push(stack);
+        }
+    };
+    // At the end of the OS thread there may be nothing left to keep it in.
+    let _ = STACKS.try_with(keep);
 }
 
 #[cfg(test)]

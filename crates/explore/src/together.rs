@@ -1,0 +1,400 @@
+//! Recovery by several threads.
+//!
+//! The threads are fibers, and the search schedules them: whose turn it is, is a choice like that
+//! of a value which a crash left open, so it is a word of the tree of what recovery reads
+//! ([`Tree`](crate::tree::Tree)), beyond all words of memory. All schedules with a bounded number
+//! of interruptions are tried, and where a thread ends or waits, each that could go on.
+//!
+//! Interruptions come before accesses to lines (of DRAM: words) that several threads use, if one
+//! of them stores there, and before fences that a crash of recovery may separate: the argument is
+//! that of [`interleavings`](crate::interleavings). What threads share is known only once they
+//! have run, so an exploration is made anew until no recovery has come to share more.
+//!
+//! The threads are sequentially consistent: they have no store buffers.
+
+use crate::access::shared_word;
+use crate::crashed::CrashImage;
+use crate::interleavings::Users;
+use crate::options::Search;
+use crate::waiting::{Read, Wait, Waiting};
+use rustc_hash::FxHashMap;
+use seawall_fiber::{Pause, ScopedFiber, with_fibers};
+use seawall_memory::{Addr, Fence, Memory, Width, layer, lines_of};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+
+/// Threads of one recovery at most.
+pub const RECOVERY_THREADS_MAX: usize = 64;
+
+/// A choice of the thread that goes on before this call of a recovery: the first one by default.
+/// Calls are counted over all threads, from 1, in the order in which they are reached.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Choice {
+    call: u32,
+    threads: Vec<u16>,
+}
+
+/// A turn that departs from the default: the call before which it begins, and the thread.
+pub(crate) type Turn = (u32, u16);
+
+/// Which words the threads of recovery share, as far as is known.
+#[derive(Clone, Default)]
+pub(crate) struct Sharing {
+    words: FxHashMap<u64, Users>,
+    /// Some word has come to be shared.
+    pub(crate) grew: bool,
+}
+
+impl Sharing {
+    /// Takes note of an access; true if it may conflict with one of another thread.
+    fn note(&mut self, word: u64, thread: usize, writes: bool) -> bool {
+        let users = self.words.entry(word).or_default();
+        self.grew |= users.add(thread as u16, writes) && users.are_several();
+        users.conflict_with(thread as u16, writes)
+    }
+
+    /// Adds what another one knows.
+    pub(crate) fn add(&mut self, other: &Sharing) {
+        for (word, users) in &other.words {
+            let own = self.words.entry(*word).or_default();
+            let before = *own;
+            own.join(*users);
+            self.grew |= before != *own && own.are_several();
+        }
+    }
+}
+
+/// The threads of a recovery, while it runs several, and the choices among them.
+pub(crate) struct Together {
+    /// Words of the tree from this one on are choices.
+    base: u32,
+    choices: Vec<Choice>,
+    numbers: FxHashMap<Choice, u32>,
+    pub(crate) sharing: Sharing,
+    /// Interruptions of one recovery at most.
+    interruptions: usize,
+    /// Interruptions that are left, calls so far, and the call before which a thread was chosen
+    /// last, in this pass.
+    left: usize,
+    calls: u32,
+    chosen: u32,
+    /// The turns that are wanted where the path of the tree does not say.
+    pub(crate) turns: Vec<Turn>,
+    /// The thread that runs, and all threads.
+    pub(crate) running: usize,
+    pub(crate) threads: usize,
+    /// Who wrote each word of DRAM last, and the stores to persistent memory before that.
+    pub(crate) dram_writer: FxHashMap<u64, (u16, u32)>,
+    /// Whether a recovery has ever run several.
+    pub(crate) were_several: bool,
+    /// Whether a crash shows the order of all stores, as of fences.
+    orders_stores: bool,
+}
+
+impl Together {
+    /// Of an image with so many words.
+    pub(crate) fn new(words: usize, options: &Search) -> Together {
+        let interruptions = options.recovery_interruptions;
+        Together {
+            base: words as u32,
+            choices: Vec::new(),
+            numbers: FxHashMap::default(),
+            sharing: Sharing::default(),
+            interruptions,
+            left: interruptions,
+            calls: 0,
+            chosen: 0,
+            turns: Vec::new(),
+            running: 0,
+            threads: 1,
+            dram_writer: FxHashMap::default(),
+            were_several: false,
+            orders_stores: options.model.orders_all_stores(),
+        }
+    }
+
+    pub(crate) fn begin_pass(&mut self) {
+        (self.left, self.calls, self.chosen) = (self.interruptions, 0, 0);
+        (self.running, self.threads) = (0, 1);
+        self.dram_writer.clear();
+    }
+
+    /// The threads among which the word chooses, if it is a choice and not a word of memory.
+    #[inline]
+    pub(crate) fn choice(&self, word: u32) -> Option<&[u16]> {
+        let number = word.checked_sub(self.base)?;
+        Some(&self.choices[number as usize].threads)
+    }
+
+    /// Counts a call; true if another thread may go first.
+    fn call(&mut self, is_place: bool) -> bool {
+        self.calls += 1;
+        let is_wanted = || self.turns.iter().any(|(call, _)| *call == self.calls);
+        self.left > 0 && self.chosen != self.calls && (is_place || is_wanted())
+    }
+
+    /// The word of a choice of the thread that goes on before this call, and its default: the
+    /// thread that is wanted there, or the first one.
+    fn choice_before(&mut self, call: u32, threads: Vec<u16>) -> (u32, u16) {
+        self.chosen = call;
+        let wanted = self.turns.iter().find(|(at, _)| *at == call).map(|(_, thread)| *thread);
+        let wanted = wanted.filter(|thread| threads.contains(thread));
+        let default = wanted.unwrap_or(threads[0]);
+        let choice = Choice { call, threads };
+        let next = self.choices.len() as u32;
+        let number = *self.numbers.entry(choice.clone()).or_insert(next);
+        if number == next {
+            self.choices.push(choice);
+        }
+        (self.base + number, default)
+    }
+
+    /// The choices on this path of the tree that are not the default.
+    pub(crate) fn turns_of(&self, path: &[(u32, u64)]) -> Vec<Turn> {
+        let turn = |&(word, thread): &(u32, u64)| {
+            let Choice { call, threads } = &self.choices[word.checked_sub(self.base)? as usize];
+            (threads[0] != thread as u16).then_some((*call, thread as u16))
+        };
+        path.iter().filter_map(turn).collect()
+    }
+}
+
+impl CrashImage {
+    /// Runs `body` in `threads` threads at once, each with its own handle, and returns when all
+    /// have ended. Thread 0 goes on where this recovery is: what was flushed and not ordered
+    /// before belongs to it.
+    ///
+    /// The search tries every schedule of the threads with at most
+    /// [`Search::recovery_interruptions`](crate::Search) interruptions.
+    ///
+    /// # Panics
+    /// If a thread does, or if all of them wait. If `threads` is 0 or over
+    /// [`RECOVERY_THREADS_MAX`], or if a thread of a recovery calls this.
+    pub fn together(&self, threads: usize, body: impl Fn(&RecoveryThread<'_>)) {
+        assert!(
+            (1..=RECOVERY_THREADS_MAX).contains(&threads),
+            "recovery by {threads} threads: it must be 1 to {RECOVERY_THREADS_MAX}"
+        );
+        assert!(self.threads() == 1, "a thread of a recovery cannot start others");
+        self.begin_together(threads);
+        let waiting = &Waiting::new(threads);
+        let body = |thread: usize, pause: &Pause<'_>| {
+            body(&RecoveryThread { image: self, waiting, thread, pause });
+        };
+        let ended = with_fibers(threads, &body, |fibers| self.drive(fibers, waiting));
+        self.end_together();
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(error) => panic!("no memory for the stack of a thread of recovery: {error}"),
+        }
+    }
+
+    fn drive(&self, fibers: &mut [ScopedFiber<'_>], waiting: &Waiting) -> std::thread::Result<()> {
+        let mut last = None;
+        loop {
+            let word = |at| self.peek(at);
+            let ready = waiting.ready(word);
+            let running = last.filter(|&last| waiting.is_ready(last, word));
+            let Some(&first) = ready.first() else {
+                return match waiting.stuck() {
+                    None => Ok(()),
+                    Some(who) => catch_unwind(|| panic!("recovery waits for ever: {who}")),
+                };
+            };
+            let after = ready.iter().copied().find(|&thread| Some(thread) > last);
+            let default = running.or(after).unwrap_or(first);
+            let thread = match ready.len() {
+                1 => default,
+                _ => {
+                    let others = ready.iter().filter(|&&thread| thread != default);
+                    let all = std::iter::once(&default).chain(others);
+                    self.choose(running, all.map(|&thread| thread as u16).collect())
+                }
+            };
+            let mut together = self.together_mut();
+            let is_interrupted = running.is_some_and(|running| running != thread);
+            together.left = together.left.saturating_sub(usize::from(is_interrupted));
+            drop(together);
+            let fiber = &mut fibers[thread];
+            catch_unwind(AssertUnwindSafe(|| fiber.resume()))?;
+            if fiber.is_done() {
+                waiting.end(thread);
+            }
+            last = Some(thread);
+        }
+    }
+
+    /// The thread that goes on, of these; the first one is the default. A running thread has
+    /// reached its call already.
+    fn choose(&self, running: Option<usize>, threads: Vec<u16>) -> usize {
+        let mut together = self.together_mut();
+        let call = together.calls + u32::from(running.is_none());
+        let (word, default) = together.choice_before(call, threads);
+        drop(together);
+        self.decide_choice(word, u64::from(default)) as usize
+    }
+}
+
+/// What tests change about which calls are places.
+#[cfg(test)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Weaker {
+    Not,
+    /// Every call is one.
+    EachCall,
+    /// Fences are none.
+    Fences,
+    /// What threads share only after an interruption is none before it.
+    OneRound,
+}
+
+#[cfg(test)]
+thread_local! {
+    static WEAKER: std::cell::Cell<Weaker> = const { std::cell::Cell::new(Weaker::Not) };
+}
+
+#[cfg(test)]
+pub(crate) fn is_one_round() -> bool {
+    WEAKER.get() == Weaker::OneRound
+}
+
+/// One thread's handle on the memory that a recovery by several threads sees.
+pub struct RecoveryThread<'a> {
+    image: &'a CrashImage,
+    waiting: &'a Waiting,
+    thread: usize,
+    pause: &'a Pause<'a>,
+}
+
+impl RecoveryThread<'_> {
+    /// Lets another thread run before an access, where that may matter. Fences matter to a crash of
+    /// this recovery only.
+    fn step(&self, access: Option<(Addr, bool)>, is_fence: bool) {
+        let is_place = {
+            let mut together = self.image.together_mut();
+            let is_store = access.is_some_and(|(at, writes)| writes && at.is_pm());
+            let is_fence = is_fence || is_store && together.orders_stores;
+            let is_fence = is_fence && self.image.is_recorded();
+            let conflicts = access.is_some_and(|(at, writes)| {
+                together.sharing.note(shared_word(at), self.thread, writes)
+            });
+            let is_place = conflicts || is_fence;
+            #[cfg(test)]
+            let is_place = match WEAKER.get() {
+                Weaker::EachCall => true,
+                Weaker::Fences => conflicts,
+                _ => is_place,
+            };
+            together.call(is_place)
+        };
+        if is_place {
+            self.give_way();
+        }
+        self.image.together_mut().running = self.thread;
+    }
+
+    fn give_way(&self) {
+        let word = |at| self.image.peek(at);
+        let is_other = |&other: &usize| other != self.thread && self.waiting.is_ready(other, word);
+        if (0..self.waiting.threads()).any(|other| is_other(&other)) {
+            self.pause.pause();
+        }
+    }
+
+    #[track_caller]
+    fn note_repeat(&self, at: Addr, value: u64) {
+        let read: Read = (at, value, Location::caller());
+        self.waiting.note_repeat(self.thread, read, || self.pause.pause());
+    }
+
+    /// A locked operation: `change` tells whether it stored, given what it returns.
+    #[track_caller]
+    fn locked<T>(&self, at: Addr, change: impl FnOnce() -> T, stored: impl FnOnce(&T) -> bool) -> T
+    where
+        T: Copy,
+    {
+        self.step(Some((at, true)), true);
+        let result = change();
+        if stored(&result) {
+            self.waiting.note_progress(self.thread);
+        }
+        result
+    }
+}
+
+impl layer::Layer for RecoveryThread<'_> {
+    type Below = CrashImage;
+
+    const WORD_BY_WORD: bool = true;
+
+    fn below(&self) -> &CrashImage {
+        self.image
+    }
+
+    fn thread(&self) -> usize {
+        self.thread
+    }
+
+    #[track_caller]
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        self.step(Some((at, false)), false);
+        let value = self.image.load_bits(at, width);
+        self.note_repeat(at, value);
+        value
+    }
+
+    #[track_caller]
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        self.step(Some((at, true)), false);
+        self.image.store_bits(at, width, value);
+        self.waiting.note_progress(self.thread);
+    }
+
+    #[track_caller]
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        let swap = || self.image.compare_exchange(at, current, new);
+        let result = self.locked(at, swap, Result::is_ok);
+        if let Err(old) = result {
+            self.note_repeat(at, old);
+        }
+        result
+    }
+
+    #[track_caller]
+    fn swap(&self, at: Addr, new: u64) -> u64 {
+        self.locked(at, || self.image.swap(at, new), |_| true)
+    }
+
+    #[track_caller]
+    fn fetch_add(&self, at: Addr, by: u64) -> u64 {
+        self.locked(at, || self.image.fetch_add(at, by), |_| true)
+    }
+
+    #[track_caller]
+    fn flush(&self, at: Addr, len: u64) {
+        if at.is_pm() && len > 0 {
+            lines_of(at, len).for_each(|line| self.step(Some((line.start(), true)), false));
+        }
+        self.image.flush(at, len);
+    }
+
+    #[track_caller]
+    fn fence(&self, fence: Fence) {
+        self.step(None, true);
+        self.image.fence(fence);
+    }
+
+    #[track_caller]
+    fn spin_while(&self, at: Addr, value: u64) -> u64 {
+        loop {
+            let now = Memory::load_bits(self, at, Width::B8);
+            if now != value {
+                return now;
+            }
+            self.waiting.wait_for(self.thread, Wait::Word(at, value), || self.pause.pause());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
