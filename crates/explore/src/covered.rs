@@ -46,6 +46,8 @@ pub struct Covered {
     pub kinds: Vec<Machines>,
     /// The outcome under each model, over all runs.
     pub models: Vec<SearchOutcome>,
+    /// For each model the number of the run in which something was found, from 1.
+    pub found_in: Vec<Option<usize>>,
     /// Different runs that were searched.
     pub runs: usize,
     /// Flushes and fences that do nothing, and stores that are never flushed, over all runs.
@@ -116,11 +118,38 @@ impl Covered {
             })
         });
         let models: Vec<SearchOutcome> = models.collect();
+        let found_in = how.models.iter().map(|&model| {
+            let of_model = |done: &&Done| done.model == model && done.outcome.finding.is_some();
+            Some(1 + done.iter().find(of_model)?.run)
+        });
+        let found_in = found_in.collect();
         let whole = done.iter().filter(|done| !done.outcome.stopped || done.run == 0);
         let runs = whole.map(|done| done.run).collect::<BTreeSet<_>>().len();
         let silence = silence(&done, &models);
         let waste = together(done.into_iter().filter(|done| done.is_first).map(|done| done.waste));
-        Covered { how: how.clone(), kinds, models, runs, waste, silence, is_late, is_stopped, is_whole: true }
+        Covered {
+            how: how.clone(),
+            kinds,
+            models,
+            found_in,
+            runs,
+            waste,
+            silence,
+            is_late,
+            is_stopped,
+            is_whole: true,
+        }
+    }
+
+    fn index_of(&self, model: Model) -> usize {
+        let at = self.how.models.iter().position(|of| *of == model);
+        at.expect("a model of the exploration")
+    }
+
+    /// Whether schedules were left out other than because all models have found something.
+    fn lacks_schedules(&self, kind: &Machines) -> bool {
+        let has_found = |model: &Model| self.found_in[self.index_of(*model)].is_some();
+        !kind.tried.complete && !kind.models.iter().all(has_found)
     }
 
     /// The first finding.
@@ -147,13 +176,23 @@ impl Covered {
         }
         let mut words = Vec::new();
         for Machines { models: of, tried, random } in &self.kinds {
-            let which = if tried.complete { "all" } else { "the first" };
-            let mut kind = format!(
-                "{which} {} schedules with at most {}, of {} made, and {random} at random",
-                tried.runs,
-                some(*interruptions, "interruption"),
-                tried.made,
-            );
+            let bound = some(*interruptions, "interruption");
+            let found = of.iter().map(|model| self.found_in[self.index_of(*model)]);
+            let mut kind = match found.collect::<Option<Vec<usize>>>() {
+                // How many more were made by then depends on the machine.
+                Some(found) if !tried.complete => {
+                    let most = found.into_iter().max().unwrap_or(0);
+                    format!("{}, up to a failing image", some(most, "schedule"))
+                }
+                _ => {
+                    let which = if tried.complete { "all" } else { "the first" };
+                    let Tried { runs, made, .. } = tried;
+                    format!(
+                        "{which} {runs} schedules with at most {bound}, of {made} made, and \
+                         {random} at random"
+                    )
+                }
+            };
             if of.len() < models.len() {
                 let names: Vec<&str> = of.iter().map(|model| model.name()).collect();
                 kind = format!("{}: {kind}", names.join(", "));
@@ -191,7 +230,7 @@ impl Covered {
             return format!("complete: every image of every schedule with at most {bounds}");
         }
         let mut left = Vec::new();
-        if self.kinds.iter().any(|kind| !kind.tried.complete) {
+        if self.kinds.iter().any(|kind| self.lacks_schedules(kind)) {
             left.push(format!("schedules ({} tried)", self.runs));
         }
         for outcome in &self.models {

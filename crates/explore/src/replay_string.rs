@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_choice_survives_being_printed() {
-        for text in ["px86/345/40-2.41w3-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2", "bep/7/1-1~4.1_9.0"]
+        for text in
+            ["px86/345/40-2.41w3-1", "bep/0/none", "px86/7/1-1/12/none/3/2-2", "bep/7/1-1~4.1_9.0"]
         {
             assert_eq!(text.parse::<CrashPath>().unwrap().to_string(), text);
         }

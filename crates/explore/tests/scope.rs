@@ -58,7 +58,8 @@ fn the_outcome_does_not_depend_on_the_number_of_workers() {
             assert_eq!(covered.is_complete(), !flawed, "{covered}");
             let counts = covered.models.iter().map(|of| (of.points, of.states, of.runs));
             let finding = covered.finding().map(|finding| (finding.replay(), finding.to_string()));
-            (covered.runs, counts.collect::<Vec<_>>(), covered.waste.clone(), finding)
+            let words = (covered.schedules(), covered.coverage());
+            (covered.runs, counts.collect::<Vec<_>>(), covered.waste.clone(), words, finding)
         });
         assert_eq!(told[0], told[1]);
     }

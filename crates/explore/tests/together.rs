@@ -2,7 +2,7 @@
 
 use seawall_explore::{
     Check, Covered, CrashImage, CrashPoint, Model, Recorded, Recorder, RecoveryThread, RunError,
-    Schedule, Scope, Traced, check, explore, parse_replay, replay,
+    Schedule, Scope, Search, Traced, check, explore, parse_replay, replay,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 
@@ -26,10 +26,15 @@ fn logs(memory: &Traced<'_>) {
     memory.output(0);
 }
 
-fn of<C: Check<Found: Send> + Sync + Send>(depth: usize, check: C) -> Covered {
+/// Up to so many crashes of recovery, and interruptions of its threads.
+fn of<C: Check<Found: Send> + Sync + Send>(
+    depth: usize,
+    recovery_interruptions: usize,
+    check: C,
+) -> Covered {
     let recorder = Recorder::new(Image::new(512, 64));
     let usual = Scope::new(&[Model::Px86, Model::Bep], 1);
-    let search = seawall_explore::Search { depth, ..usual.search };
+    let search = Search { depth, recovery_interruptions, ..usual.search };
     let record = |schedule: &Schedule| {
         let trace = recorder.record(schedule, logs)?;
         Ok::<_, RunError>(Recorded { trace, check: &check })
@@ -68,19 +73,19 @@ fn both_or_none(found: &[u64; 2], point: &CrashPoint) -> Result<(), String> {
 
 #[test]
 fn threads_that_recover_apart_are_right_whenever_they_are_cut_short() {
-    let covered = of(1, check(|image: &CrashImage| applied(image, true), both_or_none));
+    let covered = of(1, 1, check(|image: &CrashImage| applied(image, true), both_or_none));
     assert!(covered.finding().is_none(), "{}", covered.finding().unwrap());
     assert!(covered.is_complete(), "{covered}");
     let coverage = covered.coverage();
-    assert!(coverage.contains("2 interruptions of its threads"), "{coverage}");
+    assert!(coverage.contains("1 interruption of its threads"), "{coverage}");
     assert!(covered.models[0].states > 200, "{covered}");
 }
 
 #[test]
 fn a_thread_that_ends_recovery_before_the_other_is_done_is_found_by_a_crash_of_it() {
     let hurried = || check(|image: &CrashImage| applied(image, false), both_or_none);
-    assert!(of(0, hurried()).finding().is_none());
-    let covered = of(1, hurried());
+    assert!(of(0, 2, hurried()).finding().is_none());
+    let covered = of(1, 2, hurried());
     let finding = covered.finding().expect("the mark may be durable before an entry is applied");
     assert!(finding.message.contains("of the log are applied"), "{finding}");
     assert_eq!(finding.choice.crashes.len(), 2);
@@ -108,10 +113,10 @@ fn whole_sum(found: &u64, point: &CrashPoint) -> Result<(), String> {
 
 #[test]
 fn an_update_that_one_thread_of_recovery_loses_is_found_told_and_replayed() {
-    let covered = of(0, check(|image: &CrashImage| sums(image, true), whole_sum));
+    let covered = of(0, 2, check(|image: &CrashImage| sums(image, true), whole_sum));
     assert!(covered.finding().is_none() && covered.is_complete(), "{covered}");
     let racy = check(|image: &CrashImage| sums(image, false), whole_sum);
-    let covered = of(0, &racy);
+    let covered = of(0, 2, &racy);
     let finding = covered.finding().expect("one thread may read before the other writes");
     let steps: Vec<String> = finding.recovery.iter().map(|step| step.to_string()).collect();
     assert!(steps.iter().any(|step| step.starts_with("thread 0 writes")), "{finding}");
@@ -131,7 +136,7 @@ fn threads_of_recovery_that_wait_for_each_other_are_a_finding() {
         });
         Ok(())
     };
-    let covered = of(0, check(stuck, |(), _| Ok(())));
+    let covered = of(0, 2, check(stuck, |(), _| Ok(())));
     let finding = covered.finding().expect("nobody stores what they wait for");
     assert!(finding.message.contains("recovery waits for ever: thread 0 waits for"), "{finding}");
 }
@@ -142,12 +147,12 @@ fn a_panic_of_a_thread_of_recovery_is_a_finding() {
         image.together(3, |memory| assert!(memory.thread() < 2, "the third one fails"));
         Ok(())
     };
-    let covered = of(0, check(panics, |(), _| Ok(())));
+    let covered = of(0, 2, check(panics, |(), _| Ok(())));
     assert!(covered.finding().unwrap().message.contains("the third one fails"));
     let nested = |image: &CrashImage| {
         image.together(0, |_| ());
         Ok(())
     };
-    let covered = of(0, check(nested, |(), _| Ok(())));
+    let covered = of(0, 2, check(nested, |(), _| Ok(())));
     assert!(covered.finding().unwrap().message.contains("it must be 1 to 64"));
 }

@@ -66,7 +66,15 @@ pub(crate) fn some_state<S: AsRef<[u64]>>(
 ) -> Result<(), String> {
     let matching = (0..states.len()).rev().find(|&n| states[n].as_ref() == found);
     match matching {
-        None => Err(format!("{found:?} is what no number of whole operations leaves")),
+        None => {
+            let whole: Vec<String> =
+                states.iter().take(4).map(|state| format!("{:?}", state.as_ref())).collect();
+            let more = if states.len() > 4 { ", ..." } else { "" };
+            Err(format!(
+                "after recovery there is {found:?}; whole operations leave {}{more}",
+                whole.join(" or ")
+            ))
+        }
         Some(n) if (n as u64) < promised[0] => {
             Err(format!("only {n} of {} completed operations are there", promised[0]))
         }

@@ -57,7 +57,7 @@ fn a_broken_program_is_right_when_no_crash_cuts_it_short() {
         let run = case.record(false, &Schedule::default()).unwrap();
         let options = Search::new(Model::Eadr);
         for event in [0, run.events().len()] {
-            let crashes = vec![CrashChoice { event, lost: Vec::new() }];
+            let crashes = vec![CrashChoice { event, lost: Vec::new(), turns: Vec::new() }];
             let all = CrashPath { model: Model::Eadr, crashes };
             let check = check(
                 |image| case.recover(image, false, 0),

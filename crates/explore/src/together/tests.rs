@@ -19,8 +19,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 const DONE: Addr = Addr::pm(0);
-const WORDS: [Addr; 5] =
-    [Addr::pm(64), Addr::pm(72), Addr::pm(128), Addr::pm(192), Addr::dram(0)];
+const WORDS: [Addr; 5] = [Addr::pm(64), Addr::pm(72), Addr::pm(128), Addr::pm(192), Addr::dram(0)];
 
 fn start(memory: &Traced<'_>) {
     memory.store(WORDS[0], 9u64);
