@@ -1,16 +1,18 @@
 //! The threads of the host that search the runs of an exploration, in lanes.
 //!
 //! A lane is a queue of units and what it knows of recovery. The workers take units from lanes that
-//! no other works on, the earliest first; who makes the runs works, too, when enough wait. So it
-//! goes on with any number of workers, none included.
+//! no other works on, the earliest first, and record runs ahead ([`Ahead`]) when few units wait; who
+//! makes the runs works, too, when enough wait. So it goes on with any number of workers, none
+//! included.
 
+use crate::ahead::Ahead;
 use crate::check::Check;
 use crate::covered::{Covered, Done, Machines};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
 use crate::recoveries::{Recoveries, Seen};
-use crate::schedule::TurnsName;
-use crate::scope::{Onlooker, Scope};
+use crate::schedule::{Schedule, TurnsName};
+use crate::scope::{Onlooker, Recorded, Scope};
 use crate::search::search_on;
 use crate::together::Sharing;
 use crate::trace::Trace;
@@ -86,8 +88,20 @@ impl<C: Check> State<C> {
     }
 }
 
-pub(crate) struct Crew<'a, C: Check> {
+/// What a worker does next.
+enum Job<C: Check> {
+    Search(Taken<C>),
+    Record(Schedule),
+}
+
+/// Makes a run.
+type Record<'a, C, E> = dyn Fn(&Schedule) -> Result<Recorded<C>, E> + Sync + 'a;
+
+pub(crate) struct Crew<'a, C: Check, E> {
     how: &'a Scope,
+    record: &'a Record<'a, C, E>,
+    ahead: Ahead<Result<Recorded<C>, E>>,
+    workers: usize,
     observer: &'a dyn Onlooker,
     begun: Instant,
     state: Mutex<State<C>>,
@@ -99,24 +113,31 @@ pub(crate) struct Crew<'a, C: Check> {
     has_failed: AtomicBool,
 }
 
-impl<'a, C> Crew<'a, C>
+impl<'a, C, E> Crew<'a, C, E>
 where
     C: Check + Send + Sync,
     C::Found: Send,
+    E: Send,
 {
     /// `sharing` is what threads of recovery are known to share.
     pub(crate) fn new(
         how: &'a Scope,
+        record: &'a Record<'a, C, E>,
         observer: &'a dyn Onlooker,
         sharing: &Sharing,
         begun: Instant,
-    ) -> Crew<'a, C> {
+    ) -> Crew<'a, C, E> {
         let known = || Recoveries { seen: Seen::of(sharing), ..Recoveries::default() };
         let lane = |_| Lane { waiting: VecDeque::new(), known: Some(known()) };
         let lanes = (0..LANES).map(lane).collect();
         let state = State { lanes, waiting: 0, is_closed: false, done: Vec::new(), deadline: None };
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let workers = how.workers.unwrap_or_else(cores).max(1);
         Crew {
             how,
+            record,
+            ahead: Ahead::new(workers),
+            workers,
             observer,
             begun,
             state: Mutex::new(state),
@@ -128,11 +149,9 @@ where
     }
 
     /// Calls `make`, which adds units, while workers do them; returns when all are done.
-    pub(crate) fn work<T, E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let cores = || thread::available_parallelism().map_or(1, usize::from);
-        let workers = self.how.workers.unwrap_or_else(cores).min(LANES);
+    pub(crate) fn work<T>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         thread::scope(|scope| {
-            for _ in 1..workers {
+            for _ in 1..self.workers {
                 // Without more threads this one does all of it.
                 let _ = thread::Builder::new().spawn_scoped(scope, || self.work_on());
             }
@@ -176,19 +195,45 @@ where
         }
     }
 
-    /// Does units until none is left and no more come.
+    /// The run of this schedule, made now if it was not made ahead.
+    pub(crate) fn record(&self, schedule: &Schedule) -> Result<Recorded<C>, E> {
+        self.ahead.take(schedule).unwrap_or_else(|| (self.record)(schedule))
+    }
+
+    /// Lets the workers make these runs ahead, as many as it pays.
+    pub(crate) fn foresee(&self, later: &mut dyn Iterator<Item = Schedule>) {
+        if self.workers > 1 && self.ahead.foresee(later) {
+            // Under the lock, as a worker looks for both kinds of jobs under it.
+            let _state = self.lock();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Does units, and makes runs ahead, until none is left and no more come.
     fn work_on(&self) {
         let mut state = self.lock();
         loop {
-            state = match state.take() {
-                Some(taken) => {
+            state = match self.next_job(&mut state) {
+                Some(Job::Search(taken)) => {
                     drop(state);
                     self.do_unit(taken)
+                }
+                Some(Job::Record(schedule)) => {
+                    drop(state);
+                    self.ahead.put(&schedule, || (self.record)(&schedule));
+                    self.lock()
                 }
                 None if state.is_closed && state.waiting == 0 => return,
                 None => self.wait(state),
             };
         }
+    }
+
+    /// Runs are made ahead only while few units wait.
+    fn next_job(&self, state: &mut State<C>) -> Option<Job<C>> {
+        let few = state.waiting < WAITING_MAX / 2 && !state.is_closed;
+        let record = if few { self.ahead.next() } else { None };
+        record.map(Job::Record).or_else(|| state.take().map(Job::Search))
     }
 
     fn do_unit(&self, taken: Taken<C>) -> MutexGuard<'_, State<C>> {

@@ -134,18 +134,37 @@ impl Schedules {
         record: impl FnMut(&Schedule) -> Result<R, E>,
         visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
-        self.each_but(Reduction::Redundant, base, record, visit)
+        self.each_but(Reduction::Redundant, base, &mut |_| (), record, visit)
+    }
+
+    /// As [`each`](Schedules::each); before each run it tells which ones are to be made after it,
+    /// those that are known of, the next ones first.
+    pub(crate) fn each_foreseen<R: AsMut<Trace>, E>(
+        &self,
+        base: &Schedule,
+        foresee: &mut dyn FnMut(&mut dyn Iterator<Item = Schedule>),
+        record: impl FnMut(&Schedule) -> Result<R, E>,
+        visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
+    ) -> Result<Tried, E> {
+        self.each_but(Reduction::Redundant, base, foresee, record, visit)
     }
 
     pub(crate) fn each_but<R: AsMut<Trace>, E>(
         &self,
         reduction: Reduction,
         base: &Schedule,
+        foresee: &mut dyn FnMut(&mut dyn Iterator<Item = Schedule>),
         mut record: impl FnMut(&Schedule) -> Result<R, E>,
         mut visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
         let buffers = self.model.buffers_stores() && self.delays > 0;
         let buffer = if buffers { self.buffer } else { 0 };
+        let schedule = |next: &Next| Schedule {
+            turns: Turns::Chosen(next.choices.clone()),
+            buffer,
+            model: self.model,
+            ..base.clone()
+        };
         let mut tried = Tried { runs: 0, made: 0, complete: base.threads <= THREADS_MAX };
         let mut known = Known::new(self, reduction);
         loop {
@@ -157,8 +176,9 @@ impl Schedules {
                     if tried.runs == self.limit {
                         return Ok(Tried { complete: false, ..tried });
                     }
-                    let turns = Turns::Chosen(next.choices.clone());
-                    let schedule = Schedule { turns, buffer, model: self.model, ..base.clone() };
+                    let later = levels[level..].iter().flat_map(|level| level.iter().rev());
+                    foresee(&mut later.map(schedule));
+                    let schedule = schedule(&next);
                     let mut run = record(&schedule)?;
                     tried.made += 1;
                     let is_new = known.follow(run.as_mut());

@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod ahead;
 mod below;
 mod check;
 mod combining;

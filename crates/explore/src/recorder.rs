@@ -1,7 +1,8 @@
 //! Records runs that start from the same memory.
 //!
 //! An exploration makes thousands of short runs. Copying a pool of a megabyte for each would take
-//! longer than the run, so the memory of one run is put back and serves the next.
+//! longer than the run, so the memory of one run is put back and serves the next. Runs may be made
+//! by several threads of the host at once.
 
 use crate::run::{RunError, Shared, drive};
 use crate::schedule::Schedule;
@@ -10,9 +11,8 @@ use crate::traced::Traced;
 use crate::words::Words;
 use seawall_fiber::Fiber;
 use seawall_memory::Image;
-use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Memory, and runs of programs that start from it.
 pub struct Recorder {
@@ -20,8 +20,8 @@ pub struct Recorder {
     dram: Vec<u8>,
     /// Bytes that persistent memory may grow to.
     room: u64,
-    /// Memory as it was at the start, left by the run before.
-    spare: RefCell<Option<Regions>>,
+    /// Memory as it was at the start, left by runs before: as much as ran at once.
+    spare: Mutex<Vec<Regions>>,
 }
 
 /// Persistent and volatile memory.
@@ -35,7 +35,7 @@ impl Recorder {
     pub fn new(start: Image) -> Recorder {
         let room = start.pm_bytes_max();
         let (pm, dram) = start.into_parts();
-        Recorder { pm: pm.into(), dram, room, spare: RefCell::default() }
+        Recorder { pm: pm.into(), dram, room, spare: Mutex::default() }
     }
 
     /// Runs `program` once for each thread, each with its own handle.
@@ -72,7 +72,8 @@ impl Recorder {
     }
 
     fn regions(&self) -> Regions {
-        self.spare.take().unwrap_or_else(|| Regions {
+        let spare = self.spare().pop();
+        spare.unwrap_or_else(|| Regions {
             pm: Words::with_room(&self.pm, self.room),
             dram: Words::from_bytes(&self.dram),
         })
@@ -92,7 +93,11 @@ impl Recorder {
             dram.set_word(word as u32, u64::from_le_bytes(old));
         }
         debug_assert!(pm.begins_as(&self.pm) && dram.begins_as(&self.dram));
-        self.spare.replace(Some(Regions { pm, dram }));
+        self.spare().push(Regions { pm, dram });
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Regions>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,11 +1,11 @@
 //! A whole exploration: the runs of a program under all schedules up to bounds, and on each run
 //! every image that a crash may leave.
 //!
-//! Runs are made one after the other, and searched by all cores as they come, so memory holds only
-//! a few at a time. A run, or a part of the only run, is a unit; units go in turn to a fixed number
-//! of lanes, and each lane keeps what it knows of recovery from unit to unit. The outcome is that
-//! of the units in order, up to the first that finds something: so it does not depend on the number
-//! of cores. Only a limit of time makes it depend on the machine.
+//! Runs are searched by all cores as they come, so memory holds only a few at a time; those that are
+//! sure to be needed are made ahead, on all cores, too. A run, or a part of the only run, is a unit;
+//! units go in turn to a fixed number of lanes, and each lane keeps what it knows of recovery from
+//! unit to unit. The outcome is that of the units in order, up to the first that finds something: so
+//! it does not depend on the number of cores. Only a limit of time makes it depend on the machine.
 
 use crate::check::Check;
 use crate::covered::{Covered, Machines};
@@ -112,19 +112,20 @@ impl Onlooker for () {}
 /// The error of the first run that fails.
 pub fn explore<C, E>(
     how: &Scope,
-    record: impl Fn(&Schedule) -> Result<Recorded<C>, E>,
+    record: impl Fn(&Schedule) -> Result<Recorded<C>, E> + Sync,
     observer: &dyn Onlooker,
 ) -> Result<Covered, E>
 where
     C: Check + Send + Sync,
     C::Found: Send,
+    E: Send,
 {
     let kinds = kinds(&how.models);
     let (mut sharing, begun) = (Sharing::default(), Instant::now());
     loop {
-        let crew = Crew::new(how, observer, &sharing, begun);
+        let crew = Crew::new(how, &record, observer, &sharing, begun);
         let made = crew.work(|| {
-            let mut runs = Runs { how, record: &record, crew: &crew, units: 0, number: 0 };
+            let mut runs = Runs { how, crew: &crew, units: 0, number: 0 };
             let left = kinds.iter().zip((1..=kinds.len()).rev());
             left.map(|(models, left)| runs.of_kind(models.clone(), left)).collect()
         })?;
@@ -165,20 +166,19 @@ enum Halt<E> {
 }
 
 /// Makes the runs of a program, in order.
-struct Runs<'a, C: Check, R> {
+struct Runs<'a, C: Check, E> {
     how: &'a Scope,
-    record: &'a R,
-    crew: &'a Crew<'a, C>,
+    crew: &'a Crew<'a, C, E>,
     /// Units and runs so far.
     units: usize,
     number: usize,
 }
 
-impl<C, R, E> Runs<'_, C, R>
+impl<C, E> Runs<'_, C, E>
 where
     C: Check + Send + Sync,
     C::Found: Send,
-    R: Fn(&Schedule) -> Result<Recorded<C>, E>,
+    E: Send,
 {
     /// Makes the runs on a kind of machine, the first of so many that are left.
     fn of_kind(&mut self, models: Vec<Model>, left: usize) -> Result<Machines, E> {
@@ -188,7 +188,7 @@ where
             return self.interleaved(models, &base);
         }
         let schedule = Schedule { turns: Turns::Chosen(Vec::new()), ..base };
-        let run = (self.record)(&schedule)?;
+        let run = self.crew.record(&schedule)?;
         self.add(&schedule, run, &models);
         Ok(Machines { models, tried: Tried { runs: 1, made: 1, complete: true }, random: 0 })
     }
@@ -198,17 +198,18 @@ where
         let Scope { interruptions, delays, buffer, runs: limit, .. } = *self.how;
         let thorough = self.how.search.thorough;
         let bounds = Schedules { model: models[0], interruptions, delays, buffer, limit, thorough };
-        let (record, crew) = (self.record, self.crew);
+        let crew = self.crew;
         let (mut runs, mut random, made) = (0, 0, Cell::new(0));
         let mut failed = None;
-        let tried = bounds.each(
+        let tried = bounds.each_foreseen(
             base,
+            &mut |later| crew.foresee(later),
             |schedule| {
                 if crew.is_over(&models) {
                     return Err(Halt::Enough);
                 }
                 made.set(made.get() + 1);
-                record(schedule).map_err(Halt::Failed)
+                crew.record(schedule).map_err(Halt::Failed)
             },
             |schedule, run| {
                 runs += 1;
@@ -235,7 +236,7 @@ where
         let turns = if number % 2 == 1 { Turns::Random } else { Turns::Priorities(3) };
         let seed = base.seed ^ (number - 1) << 32;
         let schedule = Schedule { turns, seed, ..base.clone() };
-        let run = (self.record)(&schedule)?;
+        let run = self.crew.record(&schedule)?;
         self.add(&schedule, run, models);
         Ok(())
     }

@@ -204,7 +204,7 @@ impl fmt::Debug for ExploreError {
 pub fn explore<R: Branded + 'static, F: Eq + Hash + Send>(
     how: &Exploration,
     setup: impl FnOnce(&mut Thread<'_, R, Image>) -> Result<(), Error>,
-    program: impl Fn(&mut Thread<'_, R, Traced<'_>>) -> Result<(), Error> + Clone + 'static,
+    program: impl Fn(&mut Thread<'_, R, Traced<'_>>) -> Result<(), Error> + Clone + Sync + 'static,
     look: impl Fn(&mut Thread<'_, R, CrashImage>) -> Result<F, ReadError> + Sync,
     judge: impl Fn(&F, &Crashed) -> Result<(), String> + Sync,
 ) -> Result<Explored, ExploreError> {

@@ -181,7 +181,7 @@ fn states(
         ControlFlow::Continue(())
     };
     let record = |schedule: &Schedule| record(start(), schedule, program);
-    let tried = how.each_but(reduction, &base, record, visit).unwrap();
+    let tried = how.each_but(reduction, &base, &mut |_| (), record, visit).unwrap();
     assert!(tried.complete);
     (all.into_inner(), tried)
 }
@@ -276,7 +276,7 @@ fn a_word_that_is_shared_only_in_an_interrupted_run_is_a_place_in_all_runs() {
             ControlFlow::Continue(())
         };
         let record = |schedule: &Schedule| record(start(), schedule, rarely_shared);
-        assert!(how.each_but(reduction, &base, record, visit).unwrap().complete);
+        assert!(how.each_but(reduction, &base, &mut |_| (), record, visit).unwrap().complete);
         told
     };
     assert_eq!(outputs(Reduction::OtherRuns), 0, "places of one run are not enough");

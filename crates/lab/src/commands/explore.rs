@@ -19,12 +19,11 @@ use seawall_workloads::{
     Collect, Damage, Flaw, Immobile, RequestMix, UnfitFlaw, UnfitMix, UnknownWorkload, Visitor,
     Workload, with_workload,
 };
-use std::cell::RefCell;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use target::{Recorded, RunKey, Target, WorkloadTarget};
 
@@ -525,10 +524,10 @@ impl Explore<'_> {
         });
         let watch = Watch { progress, stop, resume: resume.transpose()?, at: AtomicU64::new(0) };
         progress.start_work(1);
-        let moved = RefCell::new(None);
+        let moved = OnceLock::new();
         let record = |schedule: &Schedule| {
             let Recorded { trace, check, moved: of_run } = target.record(schedule)?;
-            moved.borrow_mut().get_or_insert(of_run);
+            moved.get_or_init(|| of_run);
             Ok::<_, ExploreError>(seawall_explore::Recorded { trace, check })
         };
         let explored = seawall_explore::explore(&how, record, &watch)?;

@@ -7,12 +7,13 @@ use seawall_memory::{Image, Memory};
 use seawall_runtime::defrag::{DefragCounts, DefragOptions};
 use seawall_workloads::history::Effect;
 use seawall_workloads::{
-    Collect, Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker, Workload,
+    Collect, Contents, Damage, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker,
+    Workload,
 };
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A program, and what it has to survive.
 pub(super) trait Target: Sync {
@@ -113,7 +114,7 @@ impl FromStr for RunKey {
 pub(super) struct WorkloadTarget<W> {
     key: RunKey,
     /// What all runs have in common, once it is there.
-    ready: Mutex<Option<Ready<W>>>,
+    ready: OnceLock<Result<Ready<W>, Damage>>,
 }
 
 /// A workload in its first state.
@@ -125,7 +126,7 @@ struct Ready<W> {
 
 impl<W> WorkloadTarget<W> {
     pub(super) fn new(key: RunKey) -> WorkloadTarget<W> {
-        WorkloadTarget { key, ready: Mutex::default() }
+        WorkloadTarget { key, ready: OnceLock::new() }
     }
 }
 
@@ -164,16 +165,13 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let collect = Collect::by_steps(defragment);
         let setup = Setup { threads, seed, entries, search_percent, mix, collect, flaw };
         let layout = W::layout(&setup);
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let ready = match &mut *ready {
-            Some(ready) => ready,
-            none => {
-                let start = Image::new(layout.pm_bytes, layout.dram_bytes);
-                let workload = W::create(&start, &setup);
-                let before = workload.contents(&start).map_err(damaged)?;
-                none.insert(Ready { recorder: Recorder::new(start), workload, before })
-            }
-        };
+        let ready = self.ready.get_or_init(|| {
+            let start = Image::new(layout.pm_bytes, layout.dram_bytes);
+            let workload = W::create(&start, &setup);
+            let before = workload.contents(&start)?;
+            Ok(Ready { recorder: Recorder::new(start), workload, before })
+        });
+        let ready = ready.as_ref().map_err(|damage| damaged(damage.clone()))?;
         let (workload, before) = (ready.workload.clone(), ready.before.clone());
         let history = Arc::new(History::new());
         let told = history.clone();
