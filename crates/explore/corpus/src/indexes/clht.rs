@@ -1,18 +1,17 @@
 //! P-CLHT: a hash table with a line per bucket that grows while threads use it, and its bug.
 //!
-//! CLHT-LB-RES (David, Guerraoui, Trigonakis, "Asynchronized Concurrency", ASPLOS'15) in the form
-//! that RECIPE (Lee, Mohan, Kashyap, Kim, Chidambaram, SOSP'19) gave it for persistent memory. A
-//! bucket is a lock, three keys, three values and the next bucket of its chain. An update locks the
-//! first bucket of the chain and makes durable what it changed before it unlocks; a look-up takes
-//! no lock. Who needs one overflow bucket too many makes a table of twice the size: it locks each
-//! old bucket for ever while it copies the chain, and swaps the pointer to the table. A thread that
-//! meets such a lock copies buckets from the other end, then waits for the swap.
+//! CLHT-LB-RES (David, Guerraoui, Trigonakis, ASPLOS'15) in the form that RECIPE (Lee et al.,
+//! SOSP'19) gave it for persistent memory. A bucket is a lock, three keys, three values and the
+//! next bucket of its chain. An update locks the first bucket of the chain and makes durable what
+//! it changed before it unlocks; a look-up takes no lock. Too many overflow buckets lead to a table
+//! of twice the size: a thread locks each old bucket for ever while it copies the chain, and swaps
+//! the pointer to the table. A thread that meets such a lock copies buckets from the other end,
+//! then waits for the swap.
 //!
 //! The bug (RC-2, RECIPE clht_lb_res.c, ccb31d9 -> 94dc38f): the swap is seen before it is durable.
 //! A thread that starts an operation in between completes it in a table that a crash takes away.
-//! The fixed form marks the pointer until it is durable, and whoever meets the mark makes it so
-//! (link-and-persist: David, Dragojevic, Guerraoui, Zablotchi, "Log-Free Concurrent Data
-//! Structures", ATC'18; RECIPE stores it past the caches).
+//! Here the fixed form marks the pointer until it is durable, and whoever meets the mark makes it
+//! so (link-and-persist: David et al., "Log-Free Concurrent Data Structures", ATC'18).
 
 mod recovery;
 

@@ -1,8 +1,12 @@
 //! What a crash leaves of the table, and how it becomes usable: locks, counters and lines that
 //! nobody holds do not survive.
 
-use super::*;
-use crate::kit::ensure;
+use super::{
+    FIRST_LINE, FREED, OLDEST, RESIZE_LOCK, ROOT, SLOTS, Table, UNFLUSHED, UNLOCKED, UNUSED, hash,
+    key_at, next, value_at,
+};
+use crate::kit::{Words, ensure, line};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use std::collections::BTreeSet;
 
 /// The table that the root names.
@@ -111,11 +115,11 @@ pub(super) fn entries<M: Memory>(memory: &M) -> Result<Vec<(u64, u64)>, String> 
     for (number, chain) in chains.iter().enumerate() {
         ensure(memory.get(chain[0]) == UNLOCKED, "a bucket is locked")?;
         for (bucket, slot) in chain.iter().flat_map(|at| (0..SLOTS).map(move |s| (*at, s))) {
-            let (key, value) =
-                (memory.get(key_at(bucket, slot)), memory.get(value_at(bucket, slot)));
+            let key = memory.get(key_at(bucket, slot));
             if key != 0 {
                 let place = hash(key) & memory.get(table.mask());
                 ensure(place == number as u64, "a key is in a wrong chain")?;
+                let value = memory.get(value_at(bucket, slot));
                 ensure(value != 0, "a key has no value")?;
                 entries.push((key, value));
             }
