@@ -10,10 +10,7 @@ use crate::kit::ensure;
 use crate::program::{About, Found, Program};
 use seawall_memory::Memory;
 
-mod fast_fair;
-
-#[cfg_attr(not(test), expect(unused_imports))]
-pub(crate) use fast_fair::FastFairThreads;
+pub(crate) mod fast_fair;
 
 /// A map from keys to values, neither of them 0, that threads share.
 ///

@@ -45,6 +45,31 @@ fn count(node: Addr) -> Addr {
     word(node, 5)
 }
 
+/// The sibling, if the key belongs there or farther to the right.
+fn beyond<M: Memory>(memory: &M, node: Addr, wanted: u64) -> Option<Addr> {
+    let next = Addr::from_bits(memory.get(sibling(node)));
+    (!next.is_null() && memory.get(lowest(next)) <= wanted).then_some(next)
+}
+
+/// What `look` finds in a node that neither changes direction nor is split meanwhile.
+fn while_steady<M: Memory, R>(memory: &M, node: Addr, mut look: impl FnMut(bool) -> R) -> R {
+    loop {
+        let before = memory.get(switches(node));
+        let found = look(before.is_multiple_of(2));
+        if memory.get(switches(node)) == before {
+            return found;
+        }
+    }
+}
+
+/// Makes the switch counter even for a shift to the right, odd for one to the left.
+fn direct<M: Memory>(memory: &M, node: Addr, to_the_right: bool) {
+    let before = memory.get(switches(node));
+    if before.is_multiple_of(2) != to_the_right {
+        memory.put(switches(node), before + 1);
+    }
+}
+
 /// The concurrent tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FastFairThreads {
@@ -59,7 +84,7 @@ pub(crate) struct FastFairThreads {
 impl FastFairThreads {
     /// Nodes of the published size: 512 bytes.
     pub(crate) const fn new() -> FastFairThreads {
-        FastFairThreads { slots: 28, nodes: 12, entries_before: 44, operations: 2 }
+        FastFairThreads { slots: 28, nodes: 12, entries_before: 53, operations: 3 }
     }
 
     fn tree(&self) -> Tree {
@@ -87,12 +112,6 @@ impl FastFairThreads {
         Addr::from_bits(node)
     }
 
-    /// The sibling, if the key belongs there or farther to the right.
-    fn beyond<M: Memory>(&self, memory: &M, node: Addr, wanted: u64) -> Option<Addr> {
-        let next = Addr::from_bits(memory.get(sibling(node)));
-        (!next.is_null() && memory.get(lowest(next)) <= wanted).then_some(next)
-    }
-
     /// The node of level `to` that should hold `wanted`. By the time a caller looks, a split may
     /// have moved the key on to a sibling.
     fn descend<M: Memory>(&self, memory: &M, wanted: u64, to: u64, helps: bool) -> Addr {
@@ -102,7 +121,7 @@ impl FastFairThreads {
             node = Addr::from_bits(memory.spin_while(ROOT, node.bits()));
         }
         loop {
-            if let Some(next) = self.beyond(memory, node, wanted) {
+            if let Some(next) = beyond(memory, node, wanted) {
                 if helps {
                     memory.persist(sibling(node), 8);
                 }
@@ -115,28 +134,12 @@ impl FastFairThreads {
         }
     }
 
-    /// What `look` finds in a node that neither changes direction nor is split meanwhile.
-    fn while_steady<M: Memory, R>(
-        &self,
-        memory: &M,
-        node: Addr,
-        mut look: impl FnMut(bool) -> R,
-    ) -> R {
-        loop {
-            let before = memory.get(switches(node));
-            let found = look(before.is_multiple_of(2));
-            if memory.get(switches(node)) == before {
-                return found;
-            }
-        }
-    }
-
     /// The child of an inner node where the key is, or one to the left of that.
     ///
     /// Inner nodes only shift to the right, which overwrites the pointer of a record before its
     /// key. A pointer that is the same before and after its key is read goes with that key.
     fn child<M: Memory>(&self, memory: &M, node: Addr, wanted: u64) -> Addr {
-        self.while_steady(memory, node, |_| {
+        while_steady(memory, node, |_| {
             let mut child = memory.get(leftmost(node));
             let mut index = 0;
             while index < self.slots {
@@ -170,7 +173,7 @@ impl FastFairThreads {
     }
 
     fn find_in_leaf<M: Memory>(&self, memory: &M, leaf: Addr, wanted: u64) -> Option<u64> {
-        self.while_steady(memory, leaf, |forwards| {
+        while_steady(memory, leaf, |forwards| {
             let value = |index| self.value_at(memory, leaf, index, wanted);
             if forwards {
                 let is_end = |&index: &u64| index > 0 && memory.get(pointer(leaf, index)) == 0;
@@ -186,7 +189,7 @@ impl FastFairThreads {
         let mut node = self.descend(memory, wanted, to, fixed);
         loop {
             self.lock(memory, node);
-            match self.beyond(memory, node, wanted) {
+            match beyond(memory, node, wanted) {
                 None => return node,
                 // Durable: the split that stored the link gave back the lock.
                 Some(next) => {
@@ -202,20 +205,12 @@ impl FastFairThreads {
             let node = self.lock_home(memory, new, at_level, fixed);
             let records = memory.get(count(node));
             if records + 1 < self.slots {
-                self.direct(memory, node, true);
+                direct(memory, node, true);
                 self.tree().shift_in(memory, node, records, new, value);
                 memory.put(count(node), records + 1);
                 return self.unlock(memory, node);
             }
             self.split(memory, node, records, fixed);
-        }
-    }
-
-    /// Makes the switch counter even for a shift to the right, odd for one to the left.
-    fn direct<M: Memory>(&self, memory: &M, node: Addr, to_the_right: bool) {
-        let before = memory.get(switches(node));
-        if before.is_multiple_of(2) != to_the_right {
-            memory.put(switches(node), before + 1);
         }
     }
 
@@ -255,12 +250,6 @@ impl FastFairThreads {
         memory.put(pointer(root, 0), right.bits());
         memory.persist(root, 2 * LINE_BYTES);
         memory.put_persist(ROOT, root.bits());
-    }
-
-    /// The index of a key's record in a locked leaf.
-    fn place<M: Memory>(&self, memory: &M, leaf: Addr, wanted: u64) -> Option<u64> {
-        let records = memory.get(count(leaf));
-        (0..records).find(|&index| self.value_at(memory, leaf, index, wanted).is_some())
     }
 }
 
@@ -302,10 +291,10 @@ impl Index for FastFairThreads {
 
     fn remove<M: Memory>(&self, memory: &M, key: u64, fixed: bool) -> bool {
         let leaf = self.lock_home(memory, key, 0, fixed);
-        let place = self.place(memory, leaf, key);
+        let records = memory.get(count(leaf));
+        let place = (0..records).find(|&index| self.value_at(memory, leaf, index, key).is_some());
         if let Some(place) = place {
-            let records = memory.get(count(leaf));
-            self.direct(memory, leaf, false);
+            direct(memory, leaf, false);
             self.tree().shift_out(memory, leaf, place, records);
             memory.put(count(leaf), records - 1);
         }
@@ -317,7 +306,7 @@ impl Index for FastFairThreads {
         let mut leaf = self.descend(memory, key, 0, false);
         loop {
             let value = self.find_in_leaf(memory, leaf, key);
-            match self.beyond(memory, leaf, key) {
+            match beyond(memory, leaf, key) {
                 Some(next) if value.is_none() => leaf = next,
                 _ => return value,
             }

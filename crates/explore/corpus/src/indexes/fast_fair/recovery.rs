@@ -108,7 +108,8 @@ impl FastFairThreads {
     pub(super) fn check_levels<M: Memory>(&self, memory: &M) -> Result<(), String> {
         let root = memory.follow(ROOT)?;
         ensure(memory.get(sibling(root)) == 0, "the root has a sibling")?;
-        for of in 0..=memory.get(level(root)) {
+        let top = memory.get(level(root));
+        for of in 0..=top {
             let nodes = self.chain(memory, of)?;
             for &node in &nodes {
                 let records = self.tree().records(memory, node);
@@ -119,7 +120,7 @@ impl FastFairThreads {
                 ensure(is_within, "a record is out of the bounds of its node")?;
                 ensure(records.len() as u64 == memory.get(count(node)), "a count is wrong")?;
             }
-            if node_is_below(memory, of, root) {
+            if of < top {
                 let known = self.children(memory, of + 1)?;
                 let there = nodes.iter().map(|&node| (memory.get(lowest(node)), node));
                 ensure(there.eq(known), "a level is not what its parents know")?;
@@ -133,8 +134,4 @@ impl FastFairThreads {
         let leaves = self.chain(memory, 0)?;
         Ok(leaves.iter().flat_map(|leaf| self.tree().records(memory, *leaf)).collect())
     }
-}
-
-fn node_is_below<M: Memory>(memory: &M, of: u64, root: Addr) -> bool {
-    of < memory.get(level(root))
 }

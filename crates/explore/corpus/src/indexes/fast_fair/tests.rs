@@ -1,7 +1,8 @@
 use super::*;
-use crate::indexes::Threads;
 use crate::indexes::tests::holds_what_a_map_holds;
-use crate::program::{Case, Entry};
+use crate::indexes::{Threads, value_of};
+use crate::kit::ensure;
+use crate::program::{Entry, Found, Program};
 use crate::run::{CaseReport, Effort, explore};
 use seawall_explore::Model;
 
@@ -30,4 +31,82 @@ fn an_insert_behind_a_link_that_is_not_durable_is_found_lost() {
 fn a_writer_that_makes_the_link_durable_first_loses_nothing() {
     let report = explored(true, &Effort::default());
     assert_eq!(report.message, None);
+}
+
+/// One thread inserts and removes; the other looks up keys that stay.
+#[derive(Clone, Copy, Debug)]
+struct Lookups {
+    index: FastFairThreads,
+    before: &'static [u64],
+    /// What the first thread does: removes the key if it is there, inserts it if not.
+    changes: &'static [u64],
+    lookups: &'static [u64],
+}
+
+impl Program for Lookups {
+    fn about(&self) -> About {
+        self.index.about()
+    }
+
+    fn pool_bytes(&self) -> u64 {
+        self.index.pool_bytes()
+    }
+
+    fn dram_bytes(&self) -> u64 {
+        self.index.dram_bytes()
+    }
+
+    fn setup<M: Memory>(&self, memory: &M) {
+        self.index.create(memory);
+        self.before.iter().for_each(|&key| self.index.insert(memory, key, value_of(key), true));
+    }
+
+    fn run<M: Memory>(&self, memory: &M, fixed: bool) {
+        if memory.thread() == 0 {
+            for &key in self.changes {
+                if !self.index.remove(memory, key, fixed) {
+                    self.index.insert(memory, key, value_of(key), fixed);
+                }
+            }
+        } else {
+            for &key in self.lookups {
+                let found = self.index.get(memory, key, fixed);
+                assert_eq!(found, Some(value_of(key)), "key {key} is missed");
+            }
+        }
+    }
+
+    fn recover<M: Memory>(&self, memory: &M, _: bool) -> Result<Found, String> {
+        self.index.recover(memory)?;
+        let entries = self.index.entries(memory)?;
+        let is_kept = |key: &&u64| entries.contains(&(**key, value_of(**key)));
+        ensure(self.lookups.iter().all(|key| is_kept(&key)), "a key that stays is lost")?;
+        Ok(Vec::new())
+    }
+
+    fn judge(&self, _: &[u64], _: &[u64]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_lock_free_search_misses_no_key_while_another_thread_shifts_and_splits() {
+    let index = |slots| FastFairThreads { slots, nodes: 20, ..FastFairThreads::new() };
+    let shifts = Lookups {
+        index: index(8),
+        before: &[20, 30, 40, 50],
+        changes: &[20, 10, 30, 35],
+        lookups: &[40, 50, 40],
+    };
+    let splits = Lookups {
+        index: index(4),
+        before: &[10, 20, 30, 40, 50, 60, 70, 80],
+        changes: &[85, 45, 15, 46, 47],
+        lookups: &[70, 40, 80, 10],
+    };
+    for program in [shifts, splits] {
+        let report = explore(&Entry(program), true, Model::Px86, &Effort::default());
+        println!("{report:?}");
+        assert_eq!(report.message, None, "{program:?}");
+    }
 }
