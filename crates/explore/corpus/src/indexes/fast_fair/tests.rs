@@ -8,7 +8,7 @@ use seawall_explore::Model;
 
 fn explored(fixed: bool, effort: &Effort) -> CaseReport {
     let report = explore(&Entry(Threads(FastFairThreads::new())), fixed, Model::Px86, effort);
-    println!("fixed {fixed}, depth {}: {report:?}", effort.depth);
+    println!("fixed {fixed}, {effort:?}: {report:?}");
     report
 }
 
@@ -29,8 +29,16 @@ fn an_insert_behind_a_link_that_is_not_durable_is_found_lost() {
 
 #[test]
 fn a_writer_that_makes_the_link_durable_first_loses_nothing() {
-    let report = explored(true, &Effort::default());
-    assert_eq!(report.message, None);
+    for depth in [0, 1] {
+        let report = explored(true, &Effort { depth, ..Effort::default() });
+        assert_eq!(report.message, None);
+    }
+}
+
+#[test]
+fn with_one_interruption_every_run_of_the_fixed_tree_is_explored() {
+    let report = explored(true, &Effort { preemptions: 1, random: 0, ..Effort::default() });
+    assert_eq!((report.message.as_deref(), report.complete), (None, true));
 }
 
 /// One thread inserts and removes; the other looks up keys that stay.
@@ -89,24 +97,30 @@ impl Program for Lookups {
     }
 }
 
+/// With nodes of so many slots, what the lookups find and what a crash leaves is right.
+fn nothing_is_missed(
+    slots: u64,
+    before: &'static [u64],
+    changes: &'static [u64],
+    lookups: &'static [u64],
+) {
+    let index = FastFairThreads { slots, nodes: 20, ..FastFairThreads::new() };
+    let program = Lookups { index, before, changes, lookups };
+    let report = explore(&Entry(program), true, Model::Px86, &Effort::default());
+    println!("{report:?}");
+    assert_eq!(report.message, None, "{program:?}");
+}
+
 #[test]
-fn a_lock_free_search_misses_no_key_while_another_thread_shifts_and_splits() {
-    let index = |slots| FastFairThreads { slots, nodes: 20, ..FastFairThreads::new() };
-    let shifts = Lookups {
-        index: index(8),
-        before: &[20, 30, 40, 50],
-        changes: &[20, 10, 30, 35],
-        lookups: &[40, 50, 40],
-    };
-    let splits = Lookups {
-        index: index(4),
-        before: &[10, 20, 30, 40, 50, 60, 70, 80],
-        changes: &[85, 45, 15, 46, 47],
-        lookups: &[70, 40, 80, 10],
-    };
-    for program in [shifts, splits] {
-        let report = explore(&Entry(program), true, Model::Px86, &Effort::default());
-        println!("{report:?}");
-        assert_eq!(report.message, None, "{program:?}");
-    }
+fn a_lookup_misses_no_key_while_records_of_its_leaf_shift() {
+    nothing_is_missed(8, &[20, 30], &[10], &[30]);
+    nothing_is_missed(8, &[20, 30, 40], &[20], &[40]);
+    nothing_is_missed(8, &[20, 30, 40, 50], &[20, 10, 30, 35], &[40, 50, 40]);
+}
+
+#[test]
+fn a_lookup_misses_no_key_while_nodes_above_it_shift_and_split() {
+    nothing_is_missed(4, &[10, 20, 30, 40, 50, 11, 12], &[13], &[20]);
+    nothing_is_missed(4, &[10, 20, 30, 40, 50, 60, 70, 80], &[85, 45, 15, 46, 47], &[70, 40, 80]);
+    nothing_is_missed(4, &[10, 20, 30], &[40, 15], &[30, 20]);
 }
