@@ -3,15 +3,15 @@
 //! "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree" (Hwang, Kim, Won,
 //! Nam, FAST'18); `crate::fast_fair` has the shifts and the layout. A search reads a node from left
 //! to right while records shift to the right, and from right to left while they shift to the left:
-//! the parity of the node's switch counter tells which. It goes to the sibling where the key lies
-//! beyond, so that it needs no parent that knows the sibling. As in the published tree, a removal
-//! leaves nodes underfull. Two things differ: a node keeps its smallest possible key, as its first
-//! record may be removed, and locks are in DRAM, so that a crash frees them.
+//! the parity of the node's switch counter tells which. Where the key lies beyond, it goes on to
+//! the sibling. As published, a removal leaves nodes underfull. Two things differ: a node keeps its
+//! smallest possible key, as its first record may be removed, and locks are in DRAM.
 //!
 //! The bug, FF-10: a writer builds on a link that a split has stored and not yet made durable. It
 //! inserts into the new node and returns; a crash takes the link back, and the insert with it.
 //! PMRace (ASPLOS'22) reports it for the link in the parent (`concurrent_pmdk` btree.h:560, read at
-//! 876, 878 and 886). Here it is the link that nothing makes up for: the sibling pointer. Fixed, a
+//! 876, 878 and 886), whose loss the sibling pointer makes up for. Here it is the sibling pointer,
+//! which the published `btree_delete` follows without a lock too, and here every writer. Fixed, a
 //! writer that follows one makes it durable first.
 
 use super::Index;
@@ -112,8 +112,9 @@ impl FastFairThreads {
         Addr::from_bits(node)
     }
 
-    /// The node of level `to` that should hold `wanted`. By the time a caller looks, a split may
-    /// have moved the key on to a sibling.
+    /// The node of level `to` that should hold `wanted`, found without a lock: by the time a caller
+    /// looks, a split may have moved the key on to a sibling. With `helps`, each sibling pointer on
+    /// the way is durable on return; a child that a parent has lost is still its neighbour's sibling.
     fn descend<M: Memory>(&self, memory: &M, wanted: u64, to: u64, helps: bool) -> Addr {
         let mut node = Addr::from_bits(memory.get(ROOT));
         while memory.get(level(node)) < to {
@@ -137,7 +138,8 @@ impl FastFairThreads {
     /// The child of an inner node where the key is, or one to the left of that.
     ///
     /// Inner nodes only shift to the right, which overwrites the pointer of a record before its
-    /// key. A pointer that is the same before and after its key is read goes with that key.
+    /// key. A pointer that is the same before and after its key is read goes with that key, or is
+    /// that of its left neighbour.
     fn child<M: Memory>(&self, memory: &M, node: Addr, wanted: u64) -> Addr {
         while_steady(memory, node, |_| {
             let mut child = memory.get(leftmost(node));
