@@ -46,28 +46,47 @@ pub(crate) struct Tree {
 }
 
 /// A node's header line: leftmost child, sibling, level; records from the next line.
-fn leftmost(node: Addr) -> Addr {
+pub(crate) fn leftmost(node: Addr) -> Addr {
     node
 }
 
-fn sibling(node: Addr) -> Addr {
+pub(crate) fn sibling(node: Addr) -> Addr {
     word(node, 1)
 }
 
-fn level(node: Addr) -> Addr {
+pub(crate) fn level(node: Addr) -> Addr {
     word(node, 2)
 }
 
-fn key(node: Addr, index: u64) -> Addr {
+pub(crate) fn key(node: Addr, index: u64) -> Addr {
     node.plus(LINE_BYTES + 16 * index)
 }
 
-fn pointer(node: Addr, index: u64) -> Addr {
+pub(crate) fn pointer(node: Addr, index: u64) -> Addr {
     key(node, index).plus(8)
 }
 
 fn starts_line(at: Addr) -> bool {
     at == at.line().start()
+}
+
+/// Copies the upper half of a node of `count` records to its new sibling; gives the key that
+/// parts them, and the records that the sibling has. The middle record of an inner node becomes the
+/// sibling's leftmost child.
+pub(crate) fn copy_half<M: Memory>(memory: &M, node: Addr, count: u64, right: Addr) -> (u64, u64) {
+    let half = count / 2;
+    let is_leaf = memory.get(level(node)) == 0;
+    let from = if is_leaf { half } else { half + 1 };
+    for index in from..count {
+        memory.put(key(right, index - from), memory.get(key(node, index)));
+        memory.put(pointer(right, index - from), memory.get(pointer(node, index)));
+    }
+    if !is_leaf {
+        memory.put(leftmost(right), memory.get(pointer(node, half)));
+    }
+    memory.put(level(right), memory.get(level(node)));
+    memory.put(sibling(right), memory.get(sibling(node)));
+    (memory.get(key(node, half)), count - from)
 }
 
 impl Tree {
@@ -90,7 +109,7 @@ impl Tree {
 
     /// Records before the one that ends the node. The first pointer may be null for a moment, as
     /// a leaf's leftmost child is what it is set to.
-    fn count<M: Memory>(&self, memory: &M, node: Addr) -> u64 {
+    pub(crate) fn count<M: Memory>(&self, memory: &M, node: Addr) -> u64 {
         match (1..self.slots).find(|&index| memory.get(pointer(node, index)) == 0) {
             Some(1) if memory.get(pointer(node, 0)) == 0 => 0,
             end => end.unwrap_or(self.slots),
@@ -161,7 +180,14 @@ impl Tree {
     }
 
     /// FAST: shifts larger records to the right, from the end, and puts the new one in the gap.
-    fn shift_in<M: Memory>(&self, memory: &M, node: Addr, count: u64, new: u64, value: u64) {
+    pub(crate) fn shift_in<M: Memory>(
+        &self,
+        memory: &M,
+        node: Addr,
+        count: u64,
+        new: u64,
+        value: u64,
+    ) {
         memory.put(pointer(node, count + 1), 0);
         if starts_line(key(node, count + 1)) {
             memory.flush(key(node, count + 1), 16);
@@ -193,19 +219,7 @@ impl Tree {
     /// FAIR: moves the upper half to a new sibling; gives its smallest key and the sibling.
     fn split<M: Memory>(&self, memory: &M, node: Addr, count: u64) -> (u64, Addr) {
         let right = self.allocate(memory);
-        let half = count / 2;
-        let middle = memory.get(key(node, half));
-        let is_leaf = memory.get(level(node)) == 0;
-        let from = if is_leaf { half } else { half + 1 };
-        for index in from..count {
-            memory.put(key(right, index - from), memory.get(key(node, index)));
-            memory.put(pointer(right, index - from), memory.get(pointer(node, index)));
-        }
-        if !is_leaf {
-            memory.put(leftmost(right), memory.get(pointer(node, half)));
-        }
-        memory.put(level(right), memory.get(level(node)));
-        memory.put(sibling(right), memory.get(sibling(node)));
+        let (middle, _) = copy_half(memory, node, count, right);
         match self.flaw {
             Flaw::Header => memory.flush(key(right, 0), 16 * self.slots),
             _ => memory.flush(right, self.node_bytes()),
@@ -214,7 +228,7 @@ impl Tree {
             memory.order();
         }
         memory.put_persist(sibling(node), right.bits());
-        memory.put_persist(pointer(node, half), 0);
+        memory.put_persist(pointer(node, count / 2), 0);
         (middle, right)
     }
 
@@ -248,7 +262,7 @@ impl Tree {
     }
 
     /// Shifts the records after `first` to the left, over it.
-    fn shift_out<M: Memory>(&self, memory: &M, node: Addr, first: u64, count: u64) {
+    pub(crate) fn shift_out<M: Memory>(&self, memory: &M, node: Addr, first: u64, count: u64) {
         let left = if first == 0 { leftmost(node) } else { pointer(node, first - 1) };
         memory.put(pointer(node, first), memory.get(left));
         for index in first..count {

@@ -12,6 +12,8 @@ use crate::kit::ensure;
 use crate::program::{About, Found, Program};
 use seawall_memory::Memory;
 
+pub(crate) mod fast_fair;
+
 /// A map from keys to values, neither of them 0, that threads share.
 ///
 /// `fixed` asks for the form without the bug.
