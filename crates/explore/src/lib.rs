@@ -91,7 +91,7 @@ pub use replay::replay;
 pub use replay_string::{CrashChoice, CrashPath, ReplayError, parse_replay};
 pub use run::RunError;
 pub use schedule::{Departure, DepartureKind, Schedule, Turns, TurnsName};
-pub use scope::{Onlooker, Recorded, Scope, explore};
+pub use scope::{FailedRun, Onlooker, Recorded, Scope, explore};
 pub use search::{search, search_on, search_watched};
 pub use seawall_memory::{Model, UnknownModel};
 pub use together::{RECOVERY_THREADS_MAX, RecoveryThread};

@@ -84,6 +84,15 @@ impl<C> AsMut<Trace> for Recorded<C> {
     }
 }
 
+/// A run that did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedRun<E> {
+    /// The turns of its threads.
+    pub turns: TurnsName,
+    /// What happened.
+    pub error: E,
+}
+
 /// Who looks on: to stop the exploration, to show how far it is, and to keep what is done.
 pub trait Onlooker: Sync {
     /// Whether to stop.
@@ -114,13 +123,17 @@ pub fn explore<C, E>(
     how: &Scope,
     record: impl Fn(&Schedule) -> Result<Recorded<C>, E> + Sync,
     observer: &dyn Onlooker,
-) -> Result<Covered, E>
+) -> Result<Covered, FailedRun<E>>
 where
     C: Check + Send + Sync,
     C::Found: Send,
     E: Send,
 {
     let kinds = kinds(&how.models);
+    let record = |schedule: &Schedule| {
+        let turns = || TurnsName(schedule.turns.clone(), schedule.seed);
+        record(schedule).map_err(|error| FailedRun { turns: turns(), error })
+    };
     let (mut sharing, begun) = (Sharing::default(), Instant::now());
     loop {
         let crew = Crew::new(how, &record, observer, &sharing, begun);

@@ -4,8 +4,8 @@ use crate::started::{recovered, started};
 use crate::thread::Thread;
 use crate::{Branded, Error, HeapError, ReadError};
 use seawall_explore::{
-    CrashImage, CrashPoint, Finding, Model, Recorded, Recorder, ReplayError, RunError, Schedule,
-    Search, Silence, Told, Traced, TurnsName, check, replay,
+    CrashImage, CrashPoint, FailedRun, Finding, Model, Recorded, Recorder, ReplayError, RunError,
+    Schedule, Search, Silence, Told, Traced, TurnsName, check, replay,
 };
 use seawall_memory::Image;
 use seawall_runtime::{Heap, HeapOptions, typed};
@@ -144,8 +144,13 @@ pub enum ExploreError {
     #[error(transparent)]
     Setup(#[from] HeapError),
     /// A run panicked, waits for ever, or does not end.
-    #[error(transparent)]
-    Run(#[from] RunError),
+    #[error("{error} (turns {schedule})")]
+    Run {
+        /// The turns of its threads, as in a replay string.
+        schedule: String,
+        /// What happened.
+        error: RunError,
+    },
     /// A crash leaves what `look` or `judge` refuse: the smallest image of that kind.
     #[error("{0}  again: Exploration::replay(\"{replay}\")", replay = .0.replay())]
     Broken(Box<Finding>),
@@ -235,7 +240,7 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash + Send>(
     if let Some(image) = &how.replay {
         return replayed(how, image, run);
     }
-    let explored = seawall_explore::explore(&how.how, run, &())?;
+    let explored = seawall_explore::explore(&how.how, run, &()).map_err(of_run)?;
     match explored.finding() {
         Some(finding) => Err(ExploreError::Broken(Box::new(finding.clone()))),
         None => Ok(Explored {
@@ -246,6 +251,10 @@ pub fn explore<R: Branded + 'static, F: Eq + Hash + Send>(
             silence: explored.silence,
         }),
     }
+}
+
+fn of_run(FailedRun { turns, error }: FailedRun<RunError>) -> ExploreError {
+    ExploreError::Run { schedule: turns.to_string(), error }
 }
 
 /// One run of the program.
@@ -272,7 +281,9 @@ fn replayed<C: seawall_explore::Check>(
     let name = turns.to_string();
     let TurnsName(turns, seed) = turns;
     let schedule = Schedule { turns, seed, model: choice.model, ..how.how.base.clone() };
-    let Recorded { trace, check } = run(&schedule)?;
+    let failed =
+        |error| of_run(FailedRun { turns: TurnsName(schedule.turns.clone(), seed), error });
+    let Recorded { trace, check } = run(&schedule).map_err(failed)?;
     match replay(&trace, &how.how.search, &choice, &check)? {
         Some(finding) => {
             let finding = Finding { schedule: Some(name), ..finding };

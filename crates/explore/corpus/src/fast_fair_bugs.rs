@@ -250,7 +250,7 @@ impl Program for SiblingRead {
             "ff-10",
             BugKind::Threads,
             "a thread follows a sibling pointer that is not durable and inserts there",
-            "FAST&FAIR concurrent btree.h:560 -> 876, 878, 886 (PMRace)",
+            "FAST&FAIR concurrent_pmdk btree.h:560 -> 876, 878, 886 (PMRace)",
         )
         .threads(2)
     }

@@ -6,7 +6,7 @@
 //! its own and looks up those of others, keys of all threads lie in the same nodes, and what
 //! survives must hold each operation that had completed.
 
-mod clht;
+pub(crate) mod clht;
 
 use crate::kit::ensure;
 use crate::program::{About, Found, Program};
@@ -165,20 +165,33 @@ impl<I: Index> Program for Threads<I> {
         Ok(found)
     }
 
-    /// Of each key: what some number of its owner's operations leave, and no fewer than promised.
+    /// Of each thread: what some number of its operations leave, and no fewer than promised.
     fn judge(&self, found: &[u64], promised: &[u64]) -> Result<(), String> {
-        for ((key, owner), there) in self.all_keys().zip(found) {
-            let there = *there == 1;
-            let Some(owner) = owner else {
-                ensure(there, &format!("key {key}, there from the start, is lost"))?;
-                continue;
+        let is_there: Vec<(u64, Option<u64>, bool)> = self
+            .all_keys()
+            .zip(found)
+            .map(|((key, owner), there)| (key, owner, *there == 1))
+            .collect();
+        let lost = is_there.iter().find(|(_, owner, there)| owner.is_none() && !there);
+        if let Some((key, ..)) = lost {
+            return Err(format!("key {key}, there from the start, is lost"));
+        }
+        for thread in 0..self.threads() {
+            let own = is_there.iter().filter(|(_, owner, _)| *owner == Some(thread));
+            let differs = |done: u64| {
+                let mut own = own.clone();
+                own.find(|(key, _, there)| self.is_there(*key, thread, done) != *there)
             };
-            let least = promised[owner as usize];
+            let least = promised[thread as usize];
             let mut possible = least..=self.0.operations();
-            if !possible.any(|done| self.is_there(key, owner, done) == there) {
-                let what = if there { "removed" } else { "inserted" };
-                let is = if there { "there" } else { "lost" };
-                return Err(format!("key {key}, {what} by thread {owner}, is {is} after a crash"));
+            if let Some((key, _, there)) = differs(least)
+                && possible.all(|done| differs(done).is_some())
+            {
+                let is = if *there { "there" } else { "lost" };
+                return Err(format!(
+                    "key {key} is {is} after a crash: thread {thread} had completed {least} \
+                     operations"
+                ));
             }
         }
         Ok(())

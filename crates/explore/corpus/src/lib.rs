@@ -2,11 +2,12 @@
 //!
 //! Every program is our own, a few operations on a pool of a few KiB, written against
 //! [`Memory`](seawall_memory::Memory): only the idea of a bug is taken from its source, which
-//! [`About::source`] names. The broken and the fixed twin are one text that differs where `fixed`
+//! [`About::source`] names. Bugs are cut out ([`CASES`]), or left in an index of its real size
+//! ([`INDEXES`]). The broken and the fixed twin are one text that differs where `fixed`
 //! is asked for. The explorer must find every broken program and no fixed one ([`run_all`]).
 //!
-//! [`Case`] is what the table [`CASES`] holds; [`Program`] is what a case is written as. To add
-//! one: a type in the file of its origin, and one line of the table.
+//! [`Case`] is what the tables hold; [`Program`] is what a case is written as. To add one: a type in
+//! the file of its origin, and one line of a table.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,7 @@ pub use hash_table::HashTable;
 pub use program::{About, BugKind, Case, Entry, Found, Program};
 pub use run::{CaseReport, Effort, Row, explore, run_all, run_case};
 
-/// Every case, by origin.
+/// Every bug that is cut out, by origin.
 pub static CASES: &[&dyn Case] = &[
     &Entry(pmdk::HeapSplit),
     &Entry(pmdk::RedoNoDrain),
@@ -132,3 +133,14 @@ pub static CASES: &[&dyn Case] = &[
     &Entry(logs::UndoForwards),
     &Entry(logs::ReserveLeak),
 ];
+
+/// Indexes of their real size, each with a bug that needs two threads and a crash.
+pub static INDEXES: &[&dyn Case] = &[
+    &Entry(indexes::Threads(indexes::clht::Clht::USUAL)),
+    &Entry(indexes::Threads(indexes::fast_fair::FastFairThreads::new())),
+];
+
+/// All of them, the indexes last.
+pub fn all_cases() -> impl Iterator<Item = &'static dyn Case> {
+    CASES.iter().chain(INDEXES).copied()
+}

@@ -1,7 +1,9 @@
 //! Runs cases in the explorer: is every broken program found, and every fixed one clean?
 
 use crate::program::{About, Case, Found};
-use seawall_explore::{Check, CrashImage, CrashPoint, Model, Recorded, Schedule, Scope, Search};
+use seawall_explore::{
+    Check, CrashImage, CrashPoint, FailedRun, Model, Recorded, RunError, Schedule, Scope, Search,
+};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -83,7 +85,7 @@ impl Row {
 
 /// Explores both twins of every case, under each model that must show its bug.
 pub fn run_all(effort: &Effort) -> Vec<Row> {
-    crate::CASES.iter().flat_map(|case| run_case(*case, effort)).collect()
+    crate::all_cases().flat_map(|case| run_case(case, effort)).collect()
 }
 
 /// Explores both twins of a case, under each model that must show its bug.
@@ -128,7 +130,11 @@ pub fn explore(case: &dyn Case, fixed: bool, model: Model, effort: &Effort) -> C
         time: Duration::ZERO,
     };
     match seawall_explore::explore(&how, record, &()) {
-        Err::<_, seawall_explore::RunError>(error) => report.message = Some(error.to_string()),
+        Err::<_, FailedRun<RunError>>(FailedRun { turns, error }) => {
+            report.message = Some(error.to_string());
+            report.schedule = Some(turns.to_string());
+            report.complete = false;
+        }
         Ok(explored) => {
             let outcome = &explored.models[0];
             report.runs = explored.runs as u64;

@@ -10,7 +10,7 @@ use report::ModelReport;
 use resume::Resume;
 use seawall_corpus::FastFair;
 use seawall_explore::{
-    CrashPath, Finding, Model, Onlooker, ReplayError, RunError, Schedule, Scope, Search,
+    CrashPath, FailedRun, Finding, Model, Onlooker, ReplayError, RunError, Schedule, Scope, Search,
     SearchOutcome, TurnsName, parse_replay, replay,
 };
 use seawall_report::{Experiment, Files, Form, Progress};
@@ -243,10 +243,12 @@ pub enum ExploreError {
     #[error("{0}, those of `seawall list corpus`, and {list}", list = MEASURED.join(" and "))]
     Workload(#[from] UnknownWorkload),
     /// The run itself failed.
-    #[error("`{program}` did not run to its end: {error}")]
+    #[error("`{program}` did not run to its end{}: {error}", of_schedule(schedule))]
     Run {
         /// The program.
         program: String,
+        /// The turns of its threads, if there are several.
+        schedule: Option<String>,
         /// Why.
         error: RunError,
     },
@@ -393,6 +395,10 @@ impl Visitor for OfWorkload<'_> {
     }
 }
 
+fn of_schedule(schedule: &Option<String>) -> String {
+    schedule.as_ref().map_or_else(String::new, |turns| format!(" under the schedule {turns}"))
+}
+
 fn in_range(option: &'static str, value: u64, least: u64, most: u64) -> Result<(), ExploreError> {
     if (least..=most).contains(&value) {
         return Ok(());
@@ -530,7 +536,13 @@ impl Explore<'_> {
             moved.get_or_init(|| of_run);
             Ok::<_, ExploreError>(seawall_explore::Recorded { trace, check })
         };
-        let explored = seawall_explore::explore(&how, record, &watch)?;
+        let explored = seawall_explore::explore(&how, record, &watch);
+        let explored = explored.map_err(|FailedRun { turns, error }| match error {
+            ExploreError::Run { program, error, .. } if how.base.threads > 1 => {
+                ExploreError::Run { program, schedule: Some(turns.to_string()), error }
+            }
+            error => error,
+        })?;
         progress.end();
         watch.resume.map_or(Ok(()), Resume::finish)?;
         let seconds = start.elapsed().as_secs_f64();

@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::figures::Figure;
-use seawall_corpus::CASES;
+use seawall_corpus::all_cases;
 use seawall_memory::Model;
 use seawall_report::{plain_table, text_of};
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
@@ -117,7 +117,7 @@ fn figures() -> String {
 fn corpus() -> String {
     let mut table =
         plain_table(&["case", "kind", "what goes wrong, and where it is documented"], 0..0);
-    for about in CASES.iter().map(|case| case.about()) {
+    for about in all_cases().map(|case| case.about()) {
         table.add_row(vec![about.name.to_owned(), about.kind.to_string(), about.what.to_owned()]);
         table.add_row(vec![String::new(), String::new(), about.source.to_owned()]);
     }

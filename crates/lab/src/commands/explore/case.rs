@@ -2,7 +2,7 @@
 
 use super::ExploreError;
 use super::target::{Found, Recorded, Target};
-use seawall_corpus::{CASES, Case, Entry, FastFair, HashTable};
+use seawall_corpus::{Case, Entry, FastFair, HashTable, all_cases};
 use seawall_explore::{Check, CrashImage, CrashPoint, Schedule};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl CaseTarget {
             "fast-fair" => Arc::new(Entry(FastFair::new(ops))),
             "hash-table" => Arc::new(Entry(HashTable::new(ops))),
             "lossy-table" => Arc::new(Entry(HashTable::lossy(ops))),
-            _ => Arc::new(*CASES.iter().find(|case| case.about().name == name)?),
+            _ => Arc::new(all_cases().find(|case| case.about().name == name)?),
         };
         Some(CaseTarget { case, fixed, ops })
     }
@@ -61,7 +61,11 @@ impl Target for CaseTarget {
 
     fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError> {
         let trace = self.case.record(self.fixed, schedule);
-        let trace = trace.map_err(|error| ExploreError::Run { program: self.name(), error })?;
+        let trace = trace.map_err(|error| ExploreError::Run {
+            program: self.name(),
+            schedule: None,
+            error,
+        })?;
         let check = CaseCheck { case: self.case.clone(), fixed: self.fixed };
         Ok(Recorded { trace, moved: None, check: Box::new(check) })
     }

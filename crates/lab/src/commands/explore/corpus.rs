@@ -4,7 +4,7 @@ use super::ExploreError;
 use crate::engine::jobs::host_threads;
 use clap::Args;
 use rayon::prelude::*;
-use seawall_corpus::{CASES, Case, Effort, Row, run_case};
+use seawall_corpus::{Case, Effort, Row, all_cases, run_case};
 use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines, plain_table, text_of};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -117,21 +117,21 @@ impl Experiment for CorpusOptions {
     ) -> Result<Corpus, ExploreError> {
         let is_named = |case: &dyn Case, name: &String| case.about().name.starts_with(&name[..]);
         for name in &plan.cases {
-            if !CASES.iter().any(|case| is_named(*case, name)) {
+            if !all_cases().any(|case| is_named(case, name)) {
                 return Err(UnknownCase(name.clone()).into());
             }
         }
-        let chosen = |case: &&&dyn Case| {
-            plan.cases.is_empty() || plan.cases.iter().any(|name| is_named(**case, name))
+        let chosen = |case: &&dyn Case| {
+            plan.cases.is_empty() || plan.cases.iter().any(|name| is_named(*case, name))
         };
-        let cases: Vec<&&dyn Case> = CASES.iter().filter(chosen).collect();
+        let cases: Vec<&dyn Case> = all_cases().filter(chosen).collect();
         let effort = match plan.long {
             true => Effort { thorough: true, depth: 2, ..Effort::default() },
             false => Effort::default(),
         };
         progress.start_work(cases.len() as u64);
-        let explore = |case: &&&dyn Case| {
-            let rows = run_case(**case, &effort);
+        let explore = |case: &&dyn Case| {
+            let rows = run_case(*case, &effort);
             progress.advance_work(1000);
             rows
         };

@@ -193,7 +193,11 @@ impl<W: Workload> Target for WorkloadTarget<W> {
                 *tell.lock().expect("nobody panics with it") = W::moved(&local);
             }
         });
-        let trace = trace.map_err(|error| ExploreError::Run { program: W::NAME.into(), error })?;
+        let trace = trace.map_err(|error| ExploreError::Run {
+            program: W::NAME.into(),
+            schedule: None,
+            error,
+        })?;
         let (effects, explainer) = (history.effects(), history.index());
         let workload = PhantomData;
         let check = WorkloadCheck::<W> { layout, flaw, before, effects, explainer, workload };
