@@ -42,9 +42,9 @@ pub struct CrashImage {
     limit: u64,
     open: RefCell<Open>,
     /// Whether some layer can have stored to a line, for each line.
-    varies: RefCell<Vec<bool>>,
+    varies: Box<[Cell<bool>]>,
     /// The pass in which a word was decided, and its value.
-    decided: RefCell<Vec<(u32, u64)>>,
+    decided: Box<[Cell<(u32, u64)>]>,
     pass: Cell<u32>,
     /// The decisions of this pass, beyond those that it started with.
     reads: RefCell<Vec<(u32, u64)>>,
@@ -58,6 +58,7 @@ pub struct CrashImage {
     logs: Cell<bool>,
     /// Its threads, if it runs several.
     together: RefCell<Together>,
+    has_several: Cell<bool>,
 }
 
 /// Crashes of recovery at most, of one search.
@@ -70,7 +71,7 @@ impl CrashImage {
         let lines = trace.room.div_ceil(LINE_BYTES) as usize;
         let (touched, lowest) = (vec![0; lines], vec![0; lines]);
         let image = CrashImage {
-            decided: RefCell::new(vec![(0, 0); lines * 8]),
+            decided: vec![Cell::new((0, 0)); lines * 8].into(),
             start,
             origin: trace.start.clone(),
             dram: Words::zeroed(trace.dram_bytes),
@@ -78,7 +79,7 @@ impl CrashImage {
             steps: Cell::new(limit),
             limit,
             open: RefCell::new(Open { touched, lowest, ..Open::default() }),
-            varies: RefCell::new(vec![false; lines]),
+            varies: vec![Cell::new(false); lines].into(),
             pass: Cell::new(0),
             reads: RefCell::default(),
             prefer: Cell::new(Prefer::Least),
@@ -88,6 +89,7 @@ impl CrashImage {
             log: RefCell::default(),
             logs: Cell::new(false),
             together: RefCell::new(Together::new(lines * 8, options)),
+            has_several: Cell::new(false),
         };
         image.may_store(trace);
         image
@@ -175,14 +177,18 @@ impl CrashImage {
     ) -> Pass<T> {
         self.pass.set(self.pass.get() + 1);
         let pass = self.pass.get();
+        self.together_mut().begin_pass();
+        self.has_several.set(false);
         for &(word, value) in path {
-            self.decided.borrow_mut()[word as usize] = (pass, value);
+            match self.decided.get(word as usize) {
+                Some(decided) => decided.set((pass, value)),
+                None => self.together_mut().decide(word, value),
+            }
         }
         self.reads.borrow_mut().clear();
         self.prefer.set(prefer);
         self.steps.set(self.limit);
         self.records.set(records);
-        self.together_mut().begin_pass();
         let (marks, bytes) = (self.open().mark(), self.pm_bytes());
         let result = crate::guard::guarded(|| recover(self));
         self.open().undo(marks);
@@ -194,11 +200,10 @@ impl CrashImage {
 
     /// Marks the lines that the run stored to as varying; true if one did not vary.
     pub(crate) fn may_store(&self, trace: &Trace) -> bool {
-        let mut varies = self.varies.borrow_mut();
         let stored = trace.lines.iter().filter(|log| !log.stores.is_empty());
         let stored = stored.map(|log| log.line.0 as usize);
         let bits = trace.relocated.copied.iter().map(|bit| bit.word as usize / 8);
-        let new = stored.chain(bits).map(|line| !std::mem::replace(&mut varies[line], true));
+        let new = stored.chain(bits).map(|line| !self.varies[line].replace(true));
         new.fold(false, |any, new| any | new)
     }
 
@@ -219,6 +224,7 @@ impl CrashImage {
     /// From here on recovery runs so many threads; they know what was stored so far.
     pub(crate) fn begin_together(&self, threads: usize) {
         self.together_mut().threads = threads;
+        self.has_several.set(threads > 1);
         self.together_mut().were_several |= threads > 1;
         (1..threads).for_each(|thread| self.learn(thread));
     }
@@ -228,6 +234,7 @@ impl CrashImage {
         self.learn(0);
         let mut together = self.together_mut();
         (together.running, together.threads) = (0, 1);
+        self.has_several.set(false);
     }
 
     fn learn(&self, thread: usize) {
@@ -238,17 +245,13 @@ impl CrashImage {
 
     /// What a choice of a thread, a word of the tree, is: as the path says, or this.
     pub(crate) fn decide_choice(&self, word: u32, default: u64) -> u64 {
-        let mut decided = self.decided.borrow_mut();
-        if decided.len() <= word as usize {
-            decided.resize(word as usize + 1, (0, 0));
+        let mut together = self.together_mut();
+        let known = together.decided(word);
+        if known.is_none() {
+            together.decide(word, default);
+            self.reads.borrow_mut().push((word, default));
         }
-        let (pass, value) = decided[word as usize];
-        if pass == self.pass.get() {
-            return value;
-        }
-        decided[word as usize] = (self.pass.get(), default);
-        self.reads.borrow_mut().push((word, default));
-        default
+        known.unwrap_or(default)
     }
 
     /// The word at `at`, without a load.
@@ -293,11 +296,11 @@ impl CrashImage {
 
     #[inline]
     fn word(&self, word: u32) -> u64 {
-        let (pass, value) = self.decided.borrow()[word as usize];
+        let (pass, value) = self.decided[word as usize].get();
         if pass == self.pass.get() {
             return value;
         }
-        if !self.varies.borrow()[word as usize / 8] {
+        if !self.varies[word as usize / 8].get() {
             return self.start.word(word);
         }
         self.decide(word)
@@ -305,7 +308,7 @@ impl CrashImage {
 
     fn decide(&self, word: u32) -> u64 {
         if let Some(value) = self.only(word) {
-            self.decided.borrow_mut()[word as usize] = (self.pass.get(), value);
+            self.decided[word as usize].set((self.pass.get(), value));
             self.reads.borrow_mut().push((word, value));
             return value;
         }
@@ -316,7 +319,7 @@ impl CrashImage {
         };
         let kept = self.open().keep(&chosen.keeps);
         debug_assert!(kept, "what is possible can be kept");
-        self.decided.borrow_mut()[word as usize] = (self.pass.get(), chosen.value);
+        self.decided[word as usize].set((self.pass.get(), chosen.value));
         self.reads.borrow_mut().push((word, chosen.value));
         chosen.value
     }
@@ -340,8 +343,7 @@ impl CrashImage {
             _ => self.word(word) & !(width.mask() << shift) | (value & width.mask()) << shift,
         };
         let decided = (self.pass.get(), new);
-        let (pass, known) =
-            std::mem::replace(&mut self.decided.borrow_mut()[word as usize], decided);
+        let (pass, known) = self.decided[word as usize].replace(decided);
         if self.records.get() {
             let is_known = pass == self.pass.get();
             let below = || self.only(word).unwrap_or(self.start.word(word));
@@ -357,9 +359,10 @@ impl CrashImage {
     }
 
     /// Records a load where other threads may have stored what it reads.
+    #[cold]
     #[track_caller]
     fn note_load(&self, at: Addr) {
-        if !self.records.get() || self.threads() == 1 {
+        if !self.records.get() {
             return;
         }
         let (word, caller) = (at.offset() / 8, Location::caller());
@@ -377,7 +380,7 @@ impl CrashImage {
     }
 
     fn put_dram(&self, at: Addr, width: Width, value: u64) {
-        if self.records.get() && self.threads() > 1 {
+        if self.records.get() && self.has_several.get() {
             let stores = self.recording.borrow().stores.len() as u32;
             let mut together = self.together_mut();
             let writer = (together.running as u16, stores);
@@ -425,7 +428,9 @@ impl Memory for CrashImage {
     #[inline]
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
-        self.note_load(at);
+        if self.has_several.get() {
+            self.note_load(at);
+        }
         if !at.is_pm() {
             return self.dram.load(at, width);
         }

@@ -68,6 +68,8 @@ pub(crate) struct Together {
     /// Words of the tree from this one on are choices.
     base: u32,
     choices: Vec<Choice>,
+    /// The thread of each choice that this pass has made, or is to make.
+    decided: Vec<Option<u64>>,
     numbers: FxHashMap<Choice, u32>,
     pub(crate) sharing: Sharing,
     /// Interruptions of one recovery at most.
@@ -97,6 +99,7 @@ impl Together {
         Together {
             base: words as u32,
             choices: Vec::new(),
+            decided: Vec::new(),
             numbers: FxHashMap::default(),
             sharing: Sharing::default(),
             interruptions,
@@ -116,6 +119,16 @@ impl Together {
         (self.left, self.calls, self.chosen) = (self.interruptions, 0, 0);
         (self.running, self.threads) = (0, 1);
         self.dram_writer.clear();
+        self.decided.fill(None);
+    }
+
+    /// The thread that the choice of this word has led to, or is to lead to, in this pass.
+    pub(crate) fn decided(&self, word: u32) -> Option<u64> {
+        self.decided[(word - self.base) as usize]
+    }
+
+    pub(crate) fn decide(&mut self, word: u32, thread: u64) {
+        self.decided[(word - self.base) as usize] = Some(thread);
     }
 
     /// The threads among which the word chooses, if it is a choice and not a word of memory.
@@ -144,6 +157,7 @@ impl Together {
         let number = *self.numbers.entry(choice.clone()).or_insert(next);
         if number == next {
             self.choices.push(choice);
+            self.decided.push(None);
         }
         (self.base + number, default)
     }
