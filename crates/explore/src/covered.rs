@@ -6,7 +6,7 @@
 use crate::finding::Finding;
 use crate::interleavings::Tried;
 use crate::outcome::{Reached, SearchOutcome};
-use crate::scope::Scope;
+use crate::scope::{KIND, Scope};
 use crate::waste::{Waste, together};
 use seawall_memory::Model;
 use serde::Serialize;
@@ -109,7 +109,7 @@ impl Covered {
             let of_model = done.iter().filter(|done| done.model == model);
             of_model.fold(start, |mut whole, done| {
                 let mut outcome = done.outcome.clone();
-                if outcome.stopped && done.run > 0 {
+                if outcome.stopped && done.run % KIND > 0 {
                     // It is a schedule less, which is said elsewhere.
                     (outcome.stopped, outcome.reached) = (false, Reached::Complete);
                 }
@@ -120,10 +120,10 @@ impl Covered {
         let models: Vec<SearchOutcome> = models.collect();
         let found_in = how.models.iter().map(|&model| {
             let of_model = |done: &&Done| done.model == model && done.outcome.finding.is_some();
-            Some(1 + done.iter().find(of_model)?.run)
+            Some(1 + done.iter().find(of_model)?.run % KIND)
         });
         let found_in = found_in.collect();
-        let whole = done.iter().filter(|done| !done.outcome.stopped || done.run == 0);
+        let whole = done.iter().filter(|done| !done.outcome.stopped || done.run % KIND == 0);
         let runs = whole.map(|done| done.run).collect::<BTreeSet<_>>().len();
         let silence = silence(&done, &models);
         let waste = together(done.into_iter().filter(|done| done.is_first).map(|done| done.waste));

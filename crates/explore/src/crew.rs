@@ -12,7 +12,7 @@ use crate::options::Search;
 use crate::outcome::SearchOutcome;
 use crate::recoveries::{Recoveries, Seen};
 use crate::schedule::{Schedule, TurnsName};
-use crate::scope::{Onlooker, Recorded, Scope};
+use crate::scope::{KIND, Onlooker, Recorded, Scope};
 use crate::search::search_on;
 use crate::together::Sharing;
 use crate::trace::Trace;
@@ -286,7 +286,7 @@ where
     }
 
     fn tell(&self, unit: &Unit<C>) {
-        let of_runs = unit.run.number as f64 / self.how.runs as f64;
+        let of_runs = (unit.run.number % KIND) as f64 / self.how.runs as f64;
         let of_time = self
             .how
             .time

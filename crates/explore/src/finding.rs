@@ -6,7 +6,7 @@ use crate::recovered::{Access, RecoveryStep, steps};
 use crate::replay_string::{CrashChoice, CrashPath};
 use crate::trace::{Event, Kind, Store, Trace};
 use crate::walk::Walk;
-use seawall_memory::Addr;
+use seawall_memory::{Addr, Model};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -39,6 +39,9 @@ pub struct StoreNote {
     /// The first other thread that read it before the crash, and the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reader: Option<(u16, String)>,
+    /// For a lost store on x86, how far its way to persistence was begun, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub way: Option<String>,
 }
 
 /// A turn of a thread.
@@ -149,6 +152,21 @@ fn note(trace: &Trace, store: &Store) -> StoreNote {
         place: place(event),
         at: store.at.offset(),
         reader: None,
+        way: None,
+    }
+}
+
+/// How far a store's way to persistence was begun before event `end`, on x86.
+fn way(trace: &Trace, store: &Store, end: usize) -> String {
+    let from = store.event as usize;
+    if let Kind::StoreNt { .. } = trace.events[from].kind {
+        return "past the caches, not durable by then".into();
+    }
+    let line = trace.line_of(store.line);
+    let is_flush = |event: &&Event| matches!(event.kind, Kind::Flush { line: of } if of == line);
+    match trace.events[from..end].iter().find(is_flush) {
+        Some(flush) => format!("flushed at {}, not durable by then", place(flush)),
+        None => "not flushed by then".into(),
     }
 }
 
@@ -185,7 +203,7 @@ struct Gone {
 
 /// `decisive` has the early stores that matter; of the others there is only the number. Stores of
 /// what was there already are left out.
-fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
+fn gone(trace: &Trace, crash: &Crash, decisive: &Cut, model: Model) -> Gone {
     let mut rank = vec![0; trace.lines.len()];
     let (mut lost, mut early, mut early_others) = (Vec::new(), Vec::new(), 0);
     for store in trace.events[..crash.event].iter().filter_map(|event| event.kind.store()) {
@@ -197,7 +215,8 @@ fn gone(trace: &Trace, crash: &Crash, decisive: &Cut) -> Gone {
         }
         let told = || StoreNote { reader: reader(trace, store, crash.event), ..note(trace, store) };
         if *rank > crash.cut.get(store.line) {
-            lost.push(told());
+            let way = (model == Model::Px86).then(|| way(trace, store, crash.event));
+            lost.push(StoreNote { way, ..told() });
         } else if !lost.is_empty() && *rank > decisive.get(store.line) {
             early_others += 1;
         } else if !lost.is_empty() {
@@ -290,10 +309,10 @@ impl Finding {
         let last = crashes.len() - 1;
         let none = Cut::default();
         let sifted = |at: usize| if at == last { decisive } else { &none };
-        let Gone { lost, early, early_others } = gone(trace, &crashes[0], sifted(0));
+        let Gone { lost, early, early_others } = gone(trace, &crashes[0], sifted(0), walk.model);
         let recoveries = (1..crashes.len()).map(|at| {
             let (trace, crash) = (&*scenes[at], &crashes[at]);
-            let Gone { lost, early, .. } = gone(trace, crash, sifted(at));
+            let Gone { lost, early, .. } = gone(trace, crash, sifted(at), walk.model);
             let done = &trace.events[..crash.event];
             CutRecovery {
                 event: crash.event,
@@ -392,6 +411,9 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, stores: &[StoreNote]) -> fmt::R
             "    {address} ({bytes} bytes) {old:#x} -> {new:#x}, \
              thread {thread} operation {operation}, {place}"
         )?;
+        if let Some(way) = &store.way {
+            write!(f, "; {way}")?;
+        }
         match &store.reader {
             Some((thread, place)) => writeln!(f, "; thread {thread} read it at {place}")?,
             None => writeln!(f)?,

@@ -138,9 +138,12 @@ where
     loop {
         let crew = Crew::new(how, &record, observer, &sharing, begun);
         let made = crew.work(|| {
-            let mut runs = Runs { how, crew: &crew, units: 0, number: 0 };
-            let left = kinds.iter().zip((1..=kinds.len()).rev());
-            left.map(|(models, left)| runs.of_kind(models.clone(), left)).collect()
+            let kind = |(at, models): (usize, &Vec<Model>)| {
+                // How many runs of one kind are made does not number those of the next.
+                let mut runs = Runs { how, crew: &crew, units: KIND * at, number: KIND * at };
+                runs.of_kind(models.clone(), kinds.len() - at)
+            };
+            kinds.iter().enumerate().map(kind).collect()
         })?;
         // Threads of recovery were not interrupted before they were known to share words.
         let is_whole = !crew.has_shared(&mut sharing);
@@ -171,6 +174,9 @@ const BETWEEN_RANDOM: usize = 3;
 
 /// The events that a part of the only run has at least, and at most.
 const PART_EVENTS: (usize, usize) = (50, 1000);
+
+/// Units and runs of each kind of machine are numbered from a multiple of this.
+pub(crate) const KIND: usize = 1 << 40;
 
 /// Why no more runs are made.
 enum Halt<E> {

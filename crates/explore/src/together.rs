@@ -180,6 +180,26 @@ impl CrashImage {
     /// The search tries every schedule of the threads with at most
     /// [`Search::recovery_interruptions`](crate::Search) interruptions.
     ///
+    /// ```
+    /// use seawall_explore::{CrashImage, Model, Schedule, Search, check, record, search};
+    /// use seawall_memory::{Addr, Image, Memory, MemoryExt};
+    ///
+    /// const SUM: Addr = Addr::pm(64);
+    /// let run = record(Image::new(4096, 0), &Schedule::default(), |memory| memory.drain())?;
+    /// let recover = |image: &CrashImage| {
+    ///     image.together(2, |memory| {
+    ///         let sum: u64 = memory.load(SUM); // forgot: fetch_add
+    ///         memory.store(SUM, sum + 1);
+    ///     });
+    ///     Ok(image.load::<u64>(SUM))
+    /// };
+    /// let both = |sum: &u64, _: &_| if *sum == 2 { Ok(()) } else { Err(format!("{sum} of 2")) };
+    /// let options = Search { depth: 0, ..Search::new(Model::Px86) };
+    /// let outcome = search(&run, &options, &check(recover, both));
+    /// assert_eq!(outcome.finding.expect("both may read 0").message, "1 of 2");
+    /// # Ok::<(), seawall_explore::RunError>(())
+    /// ```
+    ///
     /// # Panics
     /// If a thread does, or if all of them wait. If `threads` is 0 or over
     /// [`RECOVERY_THREADS_MAX`], or if a thread of a recovery calls this.

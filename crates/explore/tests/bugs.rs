@@ -385,3 +385,31 @@ fn crashes_of_recovery_that_no_state_is_left_for_are_not_called_complete() {
         assert!(few.finding.is_some() || few.reached < Reached::Complete, "{model}: {few}");
     }
 }
+
+#[test]
+fn an_error_at_the_third_start_needs_two_crashes_of_recovery() {
+    let run = record(Image::new(1024, 0), &Schedule::default(), |memory| {
+        memory.store(Addr::pm(64), 1u64);
+        memory.persist(Addr::pm(64), 8);
+    });
+    let run = run.unwrap();
+    let persist = |image: &CrashImage, at: Addr, value: u64| {
+        image.store(at, value);
+        image.persist(at, 8);
+    };
+    let starts = only(|image| {
+        let before = image.load::<u64>(Addr::pm(128));
+        if before >= 2 {
+            return Err("third start".into());
+        }
+        persist(image, Addr::pm(128), before + 1);
+        persist(image, Addr::pm(192), 5);
+        persist(image, Addr::pm(128), 0);
+        Ok(())
+    });
+    let found = |depth: usize| {
+        let options = Search { depth, ..Search::new(Model::Px86) };
+        search(&run, &options, &starts).finding.map(|finding| finding.choice.crashes.len())
+    };
+    assert_eq!([0, 1, 2].map(found), [None, None, Some(3)]);
+}

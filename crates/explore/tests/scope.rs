@@ -170,6 +170,7 @@ fn a_finding_tells_the_turns_and_what_recovery_read_and_wrote() {
     let finding = covered.finding().expect("the first thread does not persist");
     let reader = finding.lost[0].reader.as_ref().expect("the other thread read it");
     assert!(reader.0 == 1 && reader.1.contains("scope.rs"), "{finding}");
+    assert_eq!(finding.lost[0].way.as_deref(), Some("not flushed by then"));
     let turns: Vec<u16> = finding.turns.iter().map(|turn| turn.thread).collect();
     assert_eq!(turns, [0, 1], "{finding}");
     let recovery: Vec<&str> = finding.recovery.iter().map(|step| &step.what[..]).collect();

@@ -224,6 +224,27 @@ fn words_that_are_shared_only_after_an_interruption_are_tried_before_it() {
     let lost = |found: [u64; 2], promised: &[u64]| promised[0] == 1 && found[0] != 7;
     assert!(shown((2, px86(1, 0)), |memory| windows(memory, 1), [C, D], lost).is_some());
     assert!(shown((2, px86(3, 0)), |memory| windows(memory, 2), [C, D], lost).is_some());
+    assert!(shown((2, px86(5, 0)), |memory| windows(memory, 3), [C, D], lost).is_some());
+}
+
+#[test]
+fn which_of_two_threads_goes_first_costs_no_interruption() {
+    let back_and_forth = |memory: &Traced<'_>| {
+        if memory.thread() == 1 {
+            memory.store(A, 1u64);
+            if memory.load::<u64>(B) == 1 {
+                memory.store(C, 1u64);
+            }
+        } else if memory.load::<u64>(A) == 1 {
+            memory.store(B, 1u64);
+            if memory.load::<u64>(C) == 1 {
+                put(memory, D, 1);
+            }
+        }
+    };
+    let both = |found: [u64; 2], _: &[u64]| found[0] == 1;
+    assert!(shown((2, px86(1, 0)), back_and_forth, [D, C], both).is_none());
+    assert!(shown((2, px86(2, 0)), back_and_forth, [D, C], both).is_some());
 }
 
 #[test]

@@ -99,18 +99,20 @@ fn stores(title: &str, stores: &[StoreNote]) -> String {
     }
     let mut part = format!(
         "<h3>{title}</h3><table><tr><th>address<th>bytes<th>was<th>is<th>thread<th>operation\
-         <th>call<th>read by</tr>\n"
+         <th>call<th>read by<th>way to persistence</tr>\n"
     );
-    for StoreNote { address, bytes, old, new, thread, operation, place, reader, .. } in stores {
+    for StoreNote { address, bytes, old, new, thread, operation, place, reader, way, .. } in stores
+    {
         let _ = writeln!(
             part,
             "<tr><td class=\"c\">{}<td>{bytes}<td class=\"c\">{old:#x}<td class=\"c\">{new:#x}<td>\
-             {thread}<td>{operation}<td class=\"c\">{}<td class=\"c\">{}</tr>",
+             {thread}<td>{operation}<td class=\"c\">{}<td class=\"c\">{}<td>{}</tr>",
             text(address),
             text(place),
             reader.as_ref().map_or(String::new(), |(thread, place)| text(&format!(
                 "thread {thread}, {place}"
-            )))
+            ))),
+            text(way.as_deref().unwrap_or_default())
         );
     }
     part + "</table>\n"
