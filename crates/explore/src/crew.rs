@@ -1,9 +1,9 @@
-//! The threads of the host that search the runs of an exploration, in lanes.
+//! The threads of the host that search the runs of an exploration.
 //!
-//! A lane is a queue of units and what it knows of recovery. The workers take units from lanes that
-//! no other works on, the earliest first, and record runs ahead ([`Ahead`]) when few units wait; who
-//! makes the runs works, too, when enough wait. So it goes on with any number of workers, none
-//! included.
+//! A searcher is a queue of units and what is known there of recovery. The threads, or workers, take
+//! units from searchers that no other works on, the earliest first, and record runs ahead
+//! ([`Ahead`]) when few units wait; who makes the runs works, too, when enough wait. So it goes on
+//! with any number of workers, none included.
 
 use crate::ahead::Ahead;
 use crate::check::Check;
@@ -24,9 +24,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Lanes, however many cores there are: what a search knows of recovery depends on its lane.
-pub(crate) const LANES: usize = 4;
 
 /// Units that wait at most before who makes runs works, too.
 const WAITING_MAX: usize = 32;
@@ -51,21 +48,21 @@ pub(crate) struct Unit<C> {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// A unit that somebody works on, its lane, and what is known there.
+/// A unit that somebody works on, its searcher, and what is known there.
 struct Taken<C: Check> {
-    lane: usize,
+    searcher: usize,
     unit: Unit<C>,
     known: Recoveries<C::Found>,
 }
 
-struct Lane<C: Check> {
+struct Searcher<C: Check> {
     waiting: VecDeque<Unit<C>>,
     /// `None` while somebody works on it.
     known: Option<Recoveries<C::Found>>,
 }
 
 struct State<C: Check> {
-    lanes: Vec<Lane<C>>,
+    searchers: Vec<Searcher<C>>,
     waiting: usize,
     /// No more units come.
     is_closed: bool,
@@ -75,22 +72,23 @@ struct State<C: Check> {
 }
 
 impl<C: Check> State<C> {
-    /// A lane that nobody works on, with the earliest unit that waits there.
+    /// A searcher that nobody works on, with the earliest unit that waits there.
     fn take(&mut self) -> Option<Taken<C>> {
-        let free = self.lanes.iter().enumerate().filter(|(_, lane)| lane.known.is_some());
-        let first = |lane: &Lane<C>| lane.waiting.front().map(|unit| unit.number);
-        let (number, at) = free.filter_map(|(at, lane)| Some((first(lane)?, at))).min()?;
-        let lane = &mut self.lanes[at];
-        let unit = lane.waiting.pop_front()?;
+        let free =
+            self.searchers.iter().enumerate().filter(|(_, searcher)| searcher.known.is_some());
+        let first = |searcher: &Searcher<C>| searcher.waiting.front().map(|unit| unit.number);
+        let (number, at) = free.filter_map(|(at, searcher)| Some((first(searcher)?, at))).min()?;
+        let searcher = &mut self.searchers[at];
+        let unit = searcher.waiting.pop_front()?;
         debug_assert_eq!(unit.number, number);
         self.waiting -= 1;
-        Some(Taken { lane: at, unit, known: lane.known.take()? })
+        Some(Taken { searcher: at, unit, known: searcher.known.take()? })
     }
 }
 
 /// What a worker does next.
 enum Job<C: Check> {
-    Search(Taken<C>),
+    Search(Box<Taken<C>>),
     Record(Schedule),
 }
 
@@ -128,9 +126,10 @@ where
         begun: Instant,
     ) -> Crew<'a, C, E> {
         let known = || Recoveries { seen: Seen::of(sharing), ..Recoveries::default() };
-        let lane = |_| Lane { waiting: VecDeque::new(), known: Some(known()) };
-        let lanes = (0..LANES).map(lane).collect();
-        let state = State { lanes, waiting: 0, is_closed: false, done: Vec::new(), deadline: None };
+        let searcher = |_| Searcher { waiting: VecDeque::new(), known: Some(known()) };
+        let searchers = (0..how.searchers).map(searcher).collect();
+        let state =
+            State { searchers, waiting: 0, is_closed: false, done: Vec::new(), deadline: None };
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let workers = how.workers.unwrap_or_else(cores).max(1);
         Crew {
@@ -177,11 +176,11 @@ where
         self.must_stop(deadline) || models.iter().all(found)
     }
 
-    /// Adds a unit to a lane; works if too many wait.
-    pub(crate) fn add(&self, lane: usize, mut unit: Unit<C>) {
+    /// Adds a unit to a searcher; works if too many wait.
+    pub(crate) fn add(&self, searcher: usize, mut unit: Unit<C>) {
         let mut state = self.lock();
         unit.deadline = state.deadline;
-        state.lanes[lane].waiting.push_back(unit);
+        state.searchers[searcher].waiting.push_back(unit);
         state.waiting += 1;
         self.changed.notify_one();
         while state.waiting > WAITING_MAX {
@@ -216,7 +215,7 @@ where
             state = match self.next_job(&mut state) {
                 Some(Job::Search(taken)) => {
                     drop(state);
-                    self.do_unit(taken)
+                    self.do_unit(*taken)
                 }
                 Some(Job::Record(schedule)) => {
                     drop(state);
@@ -233,14 +232,14 @@ where
     fn next_job(&self, state: &mut State<C>) -> Option<Job<C>> {
         let few = state.waiting < WAITING_MAX / 2 && !state.is_closed;
         let record = if few { self.ahead.next() } else { None };
-        record.map(Job::Record).or_else(|| state.take().map(Job::Search))
+        record.map(Job::Record).or_else(|| state.take().map(|taken| Job::Search(Box::new(taken))))
     }
 
     fn do_unit(&self, taken: Taken<C>) -> MutexGuard<'_, State<C>> {
-        let Taken { lane, unit, mut known } = taken;
+        let Taken { searcher, unit, mut known } = taken;
         let outcome = self.outcome(&unit, &mut known);
         let mut state = self.lock();
-        state.lanes[lane].known = Some(known);
+        state.searchers[searcher].known = Some(known);
         if let Some(outcome) = outcome {
             let waste = if unit.is_first { waste(&unit.run.trace) } else { Vec::new() };
             let Unit { number, model, is_first, .. } = unit;
@@ -319,7 +318,7 @@ where
     pub(crate) fn has_shared(&self, sharing: &mut Sharing) -> bool {
         sharing.grew = false;
         let state = self.lock();
-        let known = state.lanes.iter().filter_map(|lane| lane.known.as_ref());
+        let known = state.searchers.iter().filter_map(|searcher| searcher.known.as_ref());
         known.for_each(|known| sharing.add(&known.seen.shared()));
         sharing.grew
     }

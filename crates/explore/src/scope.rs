@@ -3,13 +3,14 @@
 //!
 //! Runs are searched by all cores as they come, so memory holds only a few at a time; those that are
 //! sure to be needed are made ahead, on all cores, too. A run, or a part of the only run, is a unit;
-//! units go in turn to a fixed number of lanes, and each lane keeps what it knows of recovery from
-//! unit to unit. The outcome is that of the units in order, up to the first that finds something: so
-//! it does not depend on the number of cores. Only a limit of time makes it depend on the machine.
+//! units go in turn to a fixed number of searchers, and each searcher keeps what it knows of
+//! recovery from unit to unit. The outcome is that of the units in order, up to the first that finds
+//! something: so it does not depend on the number of cores. Only a limit of time makes it depend on
+//! the machine.
 
 use crate::check::Check;
 use crate::covered::{Covered, Machines};
-use crate::crew::{Crew, LANES, Run, Unit};
+use crate::crew::{Crew, Run, Unit};
 use crate::interleavings::{Schedules, Tried};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
@@ -45,9 +46,12 @@ pub struct Scope {
     pub search: Search,
     /// The part of the work to do, from 1, of how many.
     pub part: (usize, usize),
-    /// Threads of the host that search [default: one for each core]. What is found does not depend
-    /// on it.
+    /// Threads of the host that search and make runs [default: one for each core]. What is found
+    /// does not depend on it.
     pub workers: Option<usize>,
+    /// Threads of the host that search at once, each with what it knows of recovery, some 100 MB at
+    /// most; the others make runs. How often recovery runs depends on it.
+    pub searchers: usize,
 }
 
 impl Scope {
@@ -66,6 +70,7 @@ impl Scope {
             search: Search { torn_lines: 1, ..Search::new(Model::Px86) },
             part: (1, 1),
             workers: None,
+            searchers: SEARCHERS,
         }
     }
 }
@@ -175,6 +180,9 @@ const BETWEEN_RANDOM: usize = 3;
 /// The events that a part of the only run has at least, and at most.
 const PART_EVENTS: (usize, usize) = (50, 1000);
 
+/// Searchers by default: more of them know less of recovery each.
+const SEARCHERS: usize = 4;
+
 /// Units and runs of each kind of machine are numbered from a multiple of this.
 pub(crate) const KIND: usize = 1 << 40;
 
@@ -260,13 +268,13 @@ where
         Ok(())
     }
 
-    /// Gives the units of a run to the lanes.
+    /// Gives the units of a run to the searchers.
     fn add(&mut self, schedule: &Schedule, run: Recorded<C>, models: &[Model]) {
         let number = self.number;
         self.number += 1;
         let events = run.trace.events().len() + 1;
         let part = match schedule.threads {
-            1 => events.div_ceil(LANES).clamp(PART_EVENTS.0, PART_EVENTS.1),
+            1 => events.div_ceil(self.how.searchers).clamp(PART_EVENTS.0, PART_EVENTS.1),
             _ => events,
         };
         let turns = TurnsName(schedule.turns.clone(), schedule.seed);
@@ -279,11 +287,11 @@ where
                 self.units += 1;
                 let (number, of) = self.how.part;
                 if unit % of == number - 1 {
-                    let lane = (run.number + at) % LANES;
+                    let searcher = (run.number + at) % self.how.searchers;
                     let events = from..to;
                     let deadline = None;
                     let unit = Unit { number: unit, run, model, events, is_first, deadline };
-                    self.crew.add(lane, unit);
+                    self.crew.add(searcher, unit);
                 }
             }
         }

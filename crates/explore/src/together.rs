@@ -20,6 +20,7 @@ use crate::waiting::{Read, Wait, Waiting};
 use rustc_hash::FxHashMap;
 use seawall_fiber::{Pause, ScopedFiber, with_fibers};
 use seawall_memory::{Addr, Fence, Memory, Width, layer, lines_of};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
 /// Threads of one recovery at most.
@@ -39,7 +40,7 @@ pub(crate) type Turn = (u32, u16);
 /// Which words the threads of recovery share, as far as is known.
 #[derive(Clone, Default)]
 pub(crate) struct Sharing {
-    words: FxHashMap<u64, Users>,
+    words: BTreeMap<u64, Users>,
     /// Some word has come to be shared.
     pub(crate) grew: bool,
 }

@@ -49,6 +49,9 @@ pub const EXPLORE_ENTRIES_MAX: u64 = 1 << 16;
 /// The most operations of one thread.
 pub const EXPLORE_OPS_MAX: u64 = 1 << 16;
 
+/// The most cores that search at once.
+const SEARCHERS_MAX: u64 = 1024;
+
 /// The most different schedules.
 const SCHEDULES_MAX: u64 = 1 << 32;
 
@@ -127,6 +130,9 @@ pub struct ExploreOptions {
         default_value_if("quick", "true", "1")
     )]
     pub depth: u64,
+    /// Cores that search at once, each with some 100 MB at most; the others make runs
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub searchers: u64,
     /// Do one part of the work, as 3/64
     #[arg(long, default_value = "1/1", hide_default_value = true, value_name = "PART")]
     pub shard: Shard,
@@ -438,6 +444,7 @@ impl ExploreOptions {
             time: (self.seconds > 0).then(|| Duration::from_secs(self.seconds)),
             search: self.search(Model::Px86),
             part: (self.shard.number, self.shard.of),
+            searchers: self.searchers as usize,
             ..usual
         }
     }
@@ -452,6 +459,7 @@ impl ExploreOptions {
         in_range("--buffer", self.buffer, 1, 64)?;
         in_range("--depth", self.depth, 0, 8)?;
         in_range("--budget", self.budget, 1, u64::MAX)?;
+        in_range("--searchers", self.searchers, 1, SEARCHERS_MAX)?;
         in_range("--ops", self.ops, 1, EXPLORE_OPS_MAX)
     }
 }
