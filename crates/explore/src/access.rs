@@ -7,8 +7,8 @@ use seawall_memory::{Addr, LINE_BYTES};
 /// order in which several threads executed them.
 pub(crate) const FENCES: Addr = Addr::pm(1 << 40);
 
-/// The word that two threads conflict in: of persistent memory, the first of its line, as the stores
-/// of a line persist in order, whatever words they are to.
+/// The word that two threads conflict in: of persistent memory, the first of its line, as the
+/// stores of a line persist in order, whatever words they are to.
 pub(crate) fn shared_word(at: Addr) -> u64 {
     let bytes = if at.is_pm() { LINE_BYTES } else { 8 };
     at.bits() / bytes * bytes / 8

@@ -1,7 +1,7 @@
 //! Runs that are made ahead of their turn, by other threads of the host.
 //!
-//! A run depends on its schedule only, and each schedule that an exploration knows of is run at some
-//! time: so making a run ahead changes nothing but when it is made.
+//! A run depends on its schedule only, and each schedule that an exploration knows of is run at
+//! some time: so making a run ahead changes nothing but when it is made.
 
 use crate::schedule::Schedule;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

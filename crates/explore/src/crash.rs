@@ -1,8 +1,11 @@
 //! A crash of a run, and the stores that each line had by then.
 
 use crate::models::order::Cut;
-use crate::together::Turn;
 use crate::trace::Trace;
+
+/// A turn of a recovery by several threads that departs from the default: the call before which it
+/// begins, and the thread.
+pub(crate) type Turn = (u32, u16);
 
 /// A crash: how many events took effect before it, what each line kept, and the turns of the
 /// recovery after it, if that runs several threads.

@@ -1,7 +1,7 @@
 //! The threads of the host that search the runs of an exploration.
 //!
-//! A searcher is a queue of units and what is known there of recovery. The threads, or workers, take
-//! units from searchers that no other works on, the earliest first, and record runs ahead
+//! A searcher is a queue of units and what is known there of recovery. The threads, or workers,
+//! take units from searchers that no other works on, the earliest first, and record runs ahead
 //! ([`Ahead`]) when few units wait; who makes the runs works, too, when enough wait. So it goes on
 //! with any number of workers, none included.
 

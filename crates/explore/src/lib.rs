@@ -52,6 +52,7 @@ mod models;
 mod open;
 mod options;
 mod outcome;
+mod phases;
 mod prefixes;
 mod reached;
 mod recorder;

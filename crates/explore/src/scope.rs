@@ -1,12 +1,12 @@
 //! A whole exploration: the runs of a program under all schedules up to bounds, and on each run
 //! every image that a crash may leave.
 //!
-//! Runs are searched by all cores as they come, so memory holds only a few at a time; those that are
-//! sure to be needed are made ahead, on all cores, too. A run, or a part of the only run, is a unit;
-//! units go in turn to a fixed number of searchers, and each searcher keeps what it knows of
-//! recovery from unit to unit. The outcome is that of the units in order, up to the first that finds
-//! something: so it does not depend on the number of cores. Only a limit of time makes it depend on
-//! the machine.
+//! Runs are searched by all cores as they come, so memory holds only a few at a time; those that
+//! are sure to be needed are made ahead, on all cores, too. A run, or a part of the only run, is a
+//! unit; units go in turn to a fixed number of searchers, and each searcher keeps what it knows of
+//! recovery from unit to unit. The outcome is that of the units in order, up to the first that
+//! finds something: so it does not depend on the number of cores. Only a limit of time makes it
+//! depend on the machine.
 
 use crate::check::Check;
 use crate::covered::{Covered, Machines};

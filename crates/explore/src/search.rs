@@ -9,8 +9,8 @@
 //! At each point only images that hold a store which could not persist at an earlier point are
 //! new; the others are checked again only if more has been promised since. An image is decided only
 //! where recovery reads it ([`CrashImage`]), and recovery runs only if no earlier run read the same
-//! values ([`Tree`]). Power may fail again while recovery runs, up to [`Search::depth`] times. Whose
-//! turn it is in a recovery by several threads is a choice like that of a value.
+//! values ([`Tree`]). Power may fail again while recovery runs, up to [`Search::depth`] times.
+//! Whose turn it is in a recovery by several threads is a choice like that of a value.
 
 use crate::below::Known;
 use crate::check::{Check, Findings};
@@ -20,6 +20,7 @@ use crate::models::State;
 use crate::open::Layer;
 use crate::options::Search;
 use crate::outcome::{Reached, SearchOutcome};
+use crate::phases::{PHASES, Phase};
 use crate::recoveries::{End, Interned, Recoveries, Seen, Settled, recover};
 use crate::shrink::shrink;
 use crate::trace::Trace;
@@ -107,24 +108,6 @@ fn look(
     });
     outcome
 }
-
-/// A kind of images, tried at every point before the next kind is.
-struct Phase {
-    prefer: Prefer,
-    /// Lines that may deviate from the preference, at most.
-    deviations: usize,
-    reached: Reached,
-}
-
-const PHASES: [Phase; 7] = [
-    Phase { prefer: Prefer::Least, deviations: 0, reached: Reached::Part },
-    Phase { prefer: Prefer::Most, deviations: 0, reached: Reached::Ends },
-    Phase { prefer: Prefer::Least, deviations: 1, reached: Reached::Ends },
-    Phase { prefer: Prefer::Most, deviations: 1, reached: Reached::Singles },
-    Phase { prefer: Prefer::Least, deviations: 2, reached: Reached::Singles },
-    Phase { prefer: Prefer::Most, deviations: 2, reached: Reached::Pairs },
-    Phase { prefer: Prefer::Least, deviations: usize::MAX, reached: Reached::Pairs },
-];
 
 struct Explorer<'a> {
     trace: &'a Arc<Trace>,

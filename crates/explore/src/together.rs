@@ -13,6 +13,7 @@
 //! The threads are sequentially consistent: they have no store buffers.
 
 use crate::access::shared_word;
+use crate::crash::Turn;
 use crate::crashed::CrashImage;
 use crate::interleavings::Users;
 use crate::options::Search;
@@ -33,9 +34,6 @@ struct Choice {
     call: u32,
     threads: Vec<u16>,
 }
-
-/// A turn that departs from the default: the call before which it begins, and the thread.
-pub(crate) type Turn = (u32, u16);
 
 /// Which words the threads of recovery share, as far as is known.
 #[derive(Clone, Default)]

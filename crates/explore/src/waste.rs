@@ -54,7 +54,7 @@ impl fmt::Display for Waste {
                 "flushes a line that is flushed again before the next fence"
             }
             WasteKind::LateFlush => {
-                "flushes what was stored before the last fence, so that two fences do the work of one"
+                "flushes what was stored before the last fence: two fences do the work of one"
             }
             WasteKind::UnflushedStore => "stores what is never flushed",
         };

@@ -6,8 +6,8 @@
 //! ([`INDEXES`]). The broken and the fixed twin are one text that differs where `fixed`
 //! is asked for. The explorer must find every broken program and no fixed one ([`run_all`]).
 //!
-//! [`Case`] is what the tables hold; [`Program`] is what a case is written as. To add one: a type in
-//! the file of its origin, and one line of a table.
+//! [`Case`] is what the tables hold; [`Program`] is what a case is written as. To add one: a type
+//! in the file of its origin, and one line of a table.
 
 #![forbid(unsafe_code)]
 

@@ -10,15 +10,12 @@ use report::ModelReport;
 use resume::Resume;
 use seawall_corpus::FastFair;
 use seawall_explore::{
-    CrashPath, FailedRun, Finding, Model, Onlooker, ReplayError, RunError, Schedule, Scope, Search,
+    CrashPath, FailedRun, Finding, Model, Onlooker, ReplayError, Schedule, Scope, Search,
     SearchOutcome, TurnsName, parse_replay, replay,
 };
 use seawall_report::{Experiment, Files, Form, Progress};
 use seawall_runtime::defrag::DefragOptions;
-use seawall_workloads::{
-    Collect, Damage, Flaw, Immobile, RequestMix, UnfitFlaw, UnfitMix, UnknownWorkload, Visitor,
-    Workload, with_workload,
-};
+use seawall_workloads::{Collect, Flaw, RequestMix, Visitor, Workload, with_workload};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -30,6 +27,7 @@ use target::{Recorded, RunKey, Target, WorkloadTarget};
 mod bench;
 mod case;
 mod corpus;
+mod error;
 mod html;
 mod report;
 mod resume;
@@ -38,6 +36,7 @@ mod target;
 pub use bench::{ExploreBench, ExploreBenchOptions, ExploreSpeed};
 pub use case::MEASURED;
 pub use corpus::{Corpus, CorpusOptions, UnknownCase};
+pub use error::ExploreError;
 pub use report::ExploreReport;
 
 /// The most threads of a run.
@@ -241,85 +240,6 @@ impl FromStr for Shard {
     }
 }
 
-/// Why nothing could be explored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExploreError {
-    /// No such program.
-    #[error("{0}, those of `seawall list corpus`, and {list}", list = MEASURED.join(" and "))]
-    Workload(#[from] UnknownWorkload),
-    /// The run itself failed.
-    #[error("`{program}` did not run to its end{}: {error}", of_schedule(schedule))]
-    Run {
-        /// The program.
-        program: String,
-        /// The turns of its threads, if there are several.
-        schedule: Option<String>,
-        /// Why.
-        error: RunError,
-    },
-    /// The structure is not right before any crash.
-    #[error("`{workload}` is damaged before any crash: {damage}")]
-    Damage {
-        /// The workload.
-        workload: &'static str,
-        /// What is wrong.
-        damage: Damage,
-    },
-    /// An option is out of its range.
-    #[error("{option} is {value}: it must be {range}")]
-    Range {
-        /// Which one.
-        option: &'static str,
-        /// Its value.
-        value: u64,
-        /// What it may be.
-        range: String,
-    },
-    /// A planted bug that the workload does not have.
-    #[error(transparent)]
-    Flaw(#[from] UnfitFlaw),
-    /// Requests that the workload cannot answer.
-    #[error(transparent)]
-    Mix(#[from] UnfitMix),
-    /// Requests of a mix are a workload's.
-    #[error("--mix is for workloads; `{0}` makes the requests that it was written with")]
-    NoMix(String),
-    /// Objects that move are a workload's.
-    #[error("--defragment is for workloads; the objects of `{0}` stay where they are")]
-    Fixed(String),
-    /// The workload's objects do not move.
-    #[error(transparent)]
-    Immobile(#[from] Immobile),
-    /// No model was named.
-    #[error("no persistency model to explore under: name at least one of {0}")]
-    NoModel(String),
-    /// Workloads have no fixed twin.
-    #[error("--fixed is for the cases of the corpus; `{0}` is a workload, and right as it is")]
-    NoTwin(&'static str),
-    /// Not a part of a whole.
-    #[error("--shard {0}: it must be like 3/64, the third of 64 parts")]
-    Shard(String),
-    /// The file is of another exploration.
-    #[error(
-        "{path} does not hold finished units of this exploration: name another file for --resume, \
-         or use the options and the version that it was made with"
-    )]
-    OtherResume {
-        /// The file.
-        path: String,
-    },
-    /// No such case of the corpus.
-    #[error(transparent)]
-    Case(#[from] UnknownCase),
-    /// The replay string does not fit.
-    #[error(transparent)]
-    Replay(#[from] ReplayError),
-    /// A file, or the host.
-    #[error("{0}")]
-    Lab(String),
-}
-
 /// Runs the program `name` (a workload, a case of the corpus, or one of [`MEASURED`]) and looks
 /// for an image that it does not recover from.
 ///
@@ -399,10 +319,6 @@ impl Visitor for OfWorkload<'_> {
         Collect::by_steps(key.defragment).check_for::<W>()?;
         self.explore.target(&WorkloadTarget::<W>::new(key), self.replay)
     }
-}
-
-fn of_schedule(schedule: &Option<String>) -> String {
-    schedule.as_ref().map_or_else(String::new, |turns| format!(" under the schedule {turns}"))
 }
 
 fn in_range(option: &'static str, value: u64, least: u64, most: u64) -> Result<(), ExploreError> {

@@ -114,7 +114,7 @@ impl FastFairThreads {
 
     /// The node of level `to` that should hold `wanted`, found without a lock: by the time a caller
     /// looks, a split may have moved the key on to a sibling. With `helps`, each sibling pointer on
-    /// the way is durable on return; a child that a parent has lost is still its neighbour's sibling.
+    /// the way is durable on return; a child that a parent has lost is its neighbour's sibling.
     fn descend<M: Memory>(&self, memory: &M, wanted: u64, to: u64, helps: bool) -> Addr {
         let mut node = Addr::from_bits(memory.get(ROOT));
         while memory.get(level(node)) < to {

@@ -1,3 +1,5 @@
+//! The tree holds what a map holds, look-ups miss nothing, and its bug is found.
+
 use super::*;
 use crate::indexes::tests::holds_what_a_map_holds;
 use crate::indexes::{Threads, value_of};
