@@ -203,6 +203,25 @@ fn which_of_three_threads_goes_first_or_next_costs_no_interruption() {
 }
 
 #[test]
+fn a_thread_that_begins_later_waits_at_no_cost() {
+    let helped = |memory: &Traced<'_>| {
+        let (begun, done) = (Addr::dram(0), Addr::dram(8));
+        if memory.thread() == 0 {
+            put(memory, A, 1);
+            memory.store(begun, 1u64);
+            memory.spin_while(done, 0);
+            memory.output(1);
+        } else {
+            memory.spin_while(begun, 0);
+            memory.store(B, 1u64); // and is not flushed
+            memory.store(done, 1u64);
+        }
+    };
+    let lost = |found: [u64; 2], promised: &[u64]| promised[0] == 1 && found != [1, 1];
+    assert!(shown((2, px86(0, 0)), helped, [A, B], lost).is_some());
+}
+
+#[test]
 fn words_that_are_shared_only_after_an_interruption_are_tried_before_it() {
     fn windows(memory: &Traced<'_>, windows: u64) {
         let mut hit = 0;
