@@ -6,7 +6,7 @@
 //! its own and looks up those of others, keys of all threads lie in the same nodes, and what
 //! survives must hold each operation that had completed.
 
-mod bwtree;
+pub(crate) mod bwtree;
 
 use crate::kit::ensure;
 use crate::program::{About, Found, Program};

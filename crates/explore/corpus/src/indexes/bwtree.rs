@@ -1,22 +1,22 @@
 //! A lock-free B+-tree of delta records, with the helping bug of its conversion to persistence.
 //!
 //! "The Bw-Tree: A B-tree for New Hardware Platforms" (Levandoski, Lomet, Sengupta, ICDE'13), with
-//! what "Building a Bw-Tree Takes More Than Just Buzz Words" (Wang et al., SIGMOD'18) adds: each
-//! delta has what most visitors want to know of its page. A mapping table leads from the id of a
-//! page to its newest record. A thread changes a page by a compare-exchange of its entry, to a
-//! delta, or to a new base once the chain is long. A page splits in two steps: a split delta cuts
-//! its range and leads to the new right sibling; an index term tells the parent. Who meets a page
-//! that was cut and that the parent does not know of helps: it completes the split first.
+//! what each delta knows of its page from "Building a Bw-Tree Takes More Than Just Buzz Words"
+//! (Wang et al., SIGMOD'18). A mapping table leads from the id of a page to its newest record. A
+//! thread changes a page by a compare-exchange of its entry: to a delta, or to a new base once the
+//! chain is long. A page splits in two steps: a split delta cuts its range and leads to the new
+//! right sibling; an index term tells the parent. A writer that meets a page which was cut, and
+//! which the parent takes for whole, helps: it posts the term first. Pages are never merged.
 //!
-//! RECIPE (Lee et al., SOSP'19) made it persistent (P-BwTree): each entry is flushed once it is
-//! changed. The bug (RB-4, 91aa34b -> e85fdd1): a helper posts the index term of a split whose
-//! delta another thread has installed and not flushed yet. A crash may keep the term and lose the
-//! split. The fix flushes the entry that was read before anything that builds on it is written.
+//! RECIPE (Lee et al., SOSP'19) made it persistent (P-BwTree): who changes an entry flushes it. The
+//! bug (RB-4, 91aa34b -> e85fdd1): a helper posts the index term of a split whose delta another
+//! thread has installed and not flushed yet; a crash may keep the term and lose the split. The fix
+//! flushes the entry that the helper has read before it posts.
 
 mod page;
 
 use super::Index;
-use crate::kit::{Words, ensure, line, word};
+use crate::kit::{Words, ensure, line};
 use crate::program::{About, BugKind};
 use page::{DELTA_BYTES, Delta, END, Header, Kind, Page, Top};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
@@ -53,15 +53,15 @@ fn items_max(level: u64) -> u64 {
     if level == 0 { 8 } else { 4 }
 }
 
-/// Takes memory of the pool. The next fence makes it durable that it is taken, so no record that
-/// is reached after a crash lies in free memory.
+/// Takes memory of the pool. That it is taken persists with the next fence, before anything leads
+/// there. A crash may lose free memory, and no more.
 fn allocate<M: Memory>(memory: &M, bytes: u64) -> Addr {
     let at = memory.fetch_add(FREE, bytes);
     memory.flush(FREE, 8);
     Addr::from_bits(at)
 }
 
-/// Makes a page of one base under a new id, durable after the next fence.
+/// Makes a page of one base under a new id. It persists with the next fence.
 fn new_page<M: Memory>(memory: &M, page: &Page) -> u64 {
     let base = allocate(memory, page::base_bytes(page.items.len()));
     page.write(memory, base);
@@ -78,8 +78,8 @@ fn new_delta<M: Memory>(memory: &M, delta: &Delta) -> Addr {
     at
 }
 
-/// Puts a new top on a page if nobody has changed it since it was visited; what the new one leads
-/// to is durable first, and the new one is durable on return.
+/// Puts a new top on a page; false if the page has changed since it was visited. What the new top
+/// leads to persists before it, and it is durable on return.
 fn install<M: Memory>(memory: &M, old: &Top, new: Addr) -> bool {
     memory.order();
     let place = entry(old.id);
@@ -147,7 +147,7 @@ fn split<M: Memory>(memory: &M, old: &Top) {
     let separator = items[0].0;
     let sibling = new_page(memory, &Page { low: separator, items, ..page });
     let delta = Delta {
-        header: old.below(Kind::Split, page.items.len() as u64),
+        header: old.header_above(Kind::Split, page.items.len() as u64),
         high: separator,
         right: sibling,
         next: old.record,
@@ -169,7 +169,7 @@ fn help<M: Memory>(memory: &M, parent: Option<&Top>, child: &Top, end: u64, fixe
         return grow(memory, child, sibling);
     };
     let term = Delta {
-        header: parent.below(Kind::Index, parent.header.items + 1),
+        header: parent.header_above(Kind::Index, parent.header.items + 1),
         high: parent.high,
         right: memory.get(page::right(parent.record)),
         next: parent.record,
@@ -196,20 +196,21 @@ fn grow<M: Memory>(memory: &M, old: &Top, sibling: u64) {
     }
 }
 
-/// A delta of one item on a leaf.
-fn item_delta(leaf: &Top, right: u64, kind: Kind, key: u64, value: u64) -> Delta {
+/// Adds an item to a leaf or takes it out; false if the leaf has changed since it was visited.
+fn change<M: Memory>(memory: &M, leaf: &Top, kind: Kind, key: u64, value: u64) -> bool {
     let items = match kind {
         Kind::Insert => leaf.header.items + 1,
         _ => leaf.header.items - 1,
     };
-    let header = leaf.below(kind, items);
-    Delta { header, high: leaf.high, right, next: leaf.record, key, value, end: 0 }
-}
-
-/// Adds one item to a leaf or takes it out; false if the leaf has changed since it was visited.
-fn change<M: Memory>(memory: &M, leaf: &Top, kind: Kind, key: u64, value: u64) -> bool {
-    let right = memory.get(page::right(leaf.record));
-    let delta = item_delta(leaf, right, kind, key, value);
+    let delta = Delta {
+        header: leaf.header_above(kind, items),
+        high: leaf.high,
+        right: memory.get(page::right(leaf.record)),
+        next: leaf.record,
+        key,
+        value,
+        end: 0,
+    };
     install(memory, leaf, new_delta(memory, &delta))
 }
 
@@ -227,10 +228,10 @@ fn siblings<M: Memory>(memory: &M, first: u64) -> Result<Level, String> {
         ensure(top.bits() < free, "a page lies in free memory")?;
         let page = Page::read(memory, top)?;
         page.check()?;
-        let (low, depth) =
-            level.last().map_or((0, page.level), |(_, left)| (left.high, left.level));
+        let left = level.last().map(|(_, left)| left);
+        let low = left.map_or(0, |left| left.high);
         ensure(page.low == low, "the range of a page does not begin where its left sibling ends")?;
-        ensure(page.level == depth, "siblings are of two levels")?;
+        ensure(left.is_none_or(|left| left.level == page.level), "siblings are of two levels")?;
         let next = page.right;
         level.push((id, page));
         if next == 0 {
@@ -296,17 +297,16 @@ impl Index for BwTree {
     }
 
     fn entries_before(&self) -> u64 {
-        14
+        34
     }
 
     fn operations(&self) -> u64 {
-        2
+        3
     }
 
     fn create<M: Memory>(&self, memory: &M) {
-        memory.put(FREE, entry(PAGES).bits());
-        memory.put(FREE_ID, 1);
-        memory.flush(FREE, word(FREE_ID, 1).offset() - FREE.offset());
+        memory.put_flush(FREE, entry(PAGES).bits());
+        memory.put_flush(FREE_ID, 1);
         let leaf = Page { level: 0, low: 0, high: END, right: 0, items: Vec::new() };
         let root = new_page(memory, &leaf);
         memory.order();
@@ -321,6 +321,7 @@ impl Index for BwTree {
         loop {
             let leaf = leaf_for(memory, key, fixed);
             if page::value_for(memory, &leaf, key).is_none() {
+                // Another thread may have taken it out and not flushed that yet.
                 memory.persist(entry(leaf.id), 8);
                 return false;
             }
@@ -330,6 +331,7 @@ impl Index for BwTree {
         }
     }
 
+    /// Readers go right where a page was cut; they neither help nor flush.
     fn get<M: Memory>(&self, memory: &M, key: u64, _: bool) -> Option<u64> {
         let mut id = memory.get(ROOT);
         loop {

@@ -102,7 +102,7 @@ pub(super) fn base_bytes(items: usize) -> u64 {
     item(Addr::NULL, items as u64).offset().next_multiple_of(LINE_BYTES)
 }
 
-/// The top of a chain, as a visitor has read it.
+/// The top of the chain of a page, as a visitor has read it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Top {
     /// The page.
@@ -114,8 +114,8 @@ pub(super) struct Top {
 }
 
 impl Top {
-    /// What a delta on this one says of the page; the caller fills in what it changes.
-    pub(super) fn below(&self, kind: Kind, items: u64) -> Header {
+    /// The header of a delta on this record, after which the page has so many items.
+    pub(super) fn header_above(&self, kind: Kind, items: u64) -> Header {
         Header { kind, depth: self.header.depth + 1, items, ..self.header }
     }
 }
