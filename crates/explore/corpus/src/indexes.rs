@@ -6,13 +6,13 @@
 //! its own and looks up those of others, keys of all threads lie in the same nodes, and what
 //! survives must hold each operation that had completed.
 
+pub(crate) mod bwtree;
 pub(crate) mod clht;
+pub(crate) mod fast_fair;
 
 use crate::kit::ensure;
 use crate::program::{About, Found, Program};
 use seawall_memory::Memory;
-
-pub(crate) mod fast_fair;
 
 /// A map from keys to values, neither of them 0, that threads share.
 ///

@@ -137,6 +137,7 @@ pub static CASES: &[&dyn Case] = &[
 /// Indexes of their real size, each with a bug that needs two threads and a crash.
 pub static INDEXES: &[&dyn Case] = &[
     &Entry(indexes::Threads(indexes::clht::Clht::USUAL)),
+    &Entry(indexes::Threads(indexes::bwtree::BwTree)),
     &Entry(indexes::Threads(indexes::fast_fair::FastFairThreads::new())),
 ];
 
