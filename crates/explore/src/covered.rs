@@ -227,7 +227,8 @@ impl Covered {
     pub fn coverage(&self) -> String {
         let bounds = self.bounds();
         if self.is_complete() {
-            return format!("complete: every image of every schedule with at most {bounds}");
+            let runs = if self.how.base.threads > 1 { "every schedule" } else { "the run" };
+            return format!("complete: every image of {runs}, with at most {bounds}");
         }
         let mut left = Vec::new();
         if self.kinds.iter().any(|kind| self.lacks_schedules(kind)) {
