@@ -14,6 +14,7 @@ use crate::recoveries::{Recoveries, Seen};
 use crate::schedule::{Schedule, TurnsName};
 use crate::scope::{KIND, Onlooker, Recorded, Scope};
 use crate::search::search_on;
+use crate::spare::host_threads;
 use crate::together::Sharing;
 use crate::trace::Trace;
 use crate::waste::waste;
@@ -130,8 +131,7 @@ where
         let searchers = (0..how.searchers).map(searcher).collect();
         let state =
             State { searchers, waiting: 0, is_closed: false, done: Vec::new(), deadline: None };
-        let cores = || thread::available_parallelism().map_or(1, usize::from);
-        let workers = how.workers.unwrap_or_else(cores).max(1);
+        let workers = how.workers.unwrap_or_else(host_threads).max(1);
         Crew {
             how,
             record,

@@ -66,6 +66,7 @@ mod schedule;
 mod scope;
 mod search;
 mod shrink;
+mod spare;
 mod together;
 mod trace;
 mod traced;

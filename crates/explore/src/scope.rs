@@ -15,8 +15,10 @@ use crate::interleavings::{Schedules, Tried};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
 use crate::schedule::{Schedule, Turns, TurnsName};
+use crate::spare::{host_threads, spare};
 use crate::together::Sharing;
 use crate::trace::Trace;
+use crate::waste::Waste;
 use seawall_memory::Model;
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -140,23 +142,44 @@ where
         record(schedule).map_err(|error| FailedRun { turns: turns(), error })
     };
     let (mut sharing, begun) = (Sharing::default(), Instant::now());
+    let mut only = None;
     loop {
         let crew = Crew::new(how, &record, observer, &sharing, begun);
         let made = crew.work(|| {
             let kind = |(at, models): (usize, &Vec<Model>)| {
                 // How many runs of one kind are made does not number those of the next.
-                let mut runs = Runs { how, crew: &crew, units: KIND * at, number: KIND * at };
+                let (units, number, only) = (KIND * at, KIND * at, &mut only);
+                let mut runs = Runs { how, crew: &crew, units, number, only };
                 runs.of_kind(models.clone(), kinds.len() - at)
             };
             kinds.iter().enumerate().map(kind).collect()
         })?;
         // Threads of recovery were not interrupted before they were known to share words.
         let is_whole = !crew.has_shared(&mut sharing);
-        let covered = crew.explored(made);
+        let mut covered = Covered { is_whole, ..crew.explored(made) };
+        if covered.is_complete() && covered.finding().is_none() && covered.silence.is_empty() {
+            covered
+                .waste
+                .extend(only.map_or_else(Vec::new, |run| spare_of(how, &run, observer, begun)));
+            return Ok(covered);
+        }
         if is_whole || covered.is_late || covered.is_stopped || covered.finding().is_some() {
-            return Ok(Covered { is_whole, ..covered });
+            return Ok(covered);
         }
     }
+}
+
+/// The flushes and fences that the only run could do without.
+fn spare_of<C>(how: &Scope, run: &Run<C>, observer: &dyn Onlooker, begun: Instant) -> Vec<Waste>
+where
+    C: Check + Send + Sync,
+    C::Found: Send,
+{
+    let is_late = || how.time.is_some_and(|time| begun.elapsed() >= time);
+    let stops = || is_late() || observer.stops();
+    let search = Search { model: Model::Px86, ..how.search.clone() };
+    let workers = how.workers.unwrap_or_else(host_threads);
+    spare(&run.trace, &search, &run.check, workers, &stops)
 }
 
 /// The models by the kinds of machines whose runs differ.
@@ -199,6 +222,8 @@ struct Runs<'a, C: Check, E> {
     /// Units and runs so far.
     units: usize,
     number: usize,
+    /// The run of the only thread on x86.
+    only: &'a mut Option<Arc<Run<C>>>,
 }
 
 impl<C, E> Runs<'_, C, E>
@@ -279,6 +304,9 @@ where
         };
         let turns = TurnsName(schedule.turns.clone(), schedule.seed);
         let run = Arc::new(Run { number, turns, trace: Arc::new(run.trace), check: run.check });
+        if schedule.threads == 1 && models.contains(&Model::Px86) {
+            *self.only = Some(run.clone());
+        }
         for (at, from) in (0..events).step_by(part).enumerate() {
             // The last part has the end of the run.
             let to = if from + part < events { from + part } else { usize::MAX };

@@ -63,11 +63,48 @@ pub fn search_on<C: Check>(
     let trace = by_lanes.map_or(trace, Arc::new);
     let Recoveries { found, seen } = known;
     let check = &Interned { check, found };
+    let (mut outcome, failed) = look_again(&trace, search, check, seen, watch);
+    outcome.finding = failed.map(|crashes| {
+        // The failure may need fewer crashes.
+        let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
+        let known = &mut Seen::of(&seen.shared());
+        let fewer = (fewer.depth > 0).then(|| look(&trace, &fewer, check, known, watch).1);
+        shrink(&trace, search, check, fewer.flatten().unwrap_or(crashes))
+    });
+    outcome
+}
+
+/// Whether every image of the run was tried, and recovery handles each.
+pub(crate) fn is_clean_on<C: Check>(
+    trace: Arc<Trace>,
+    search: &Search,
+    check: &C,
+    known: &mut Recoveries<C::Found>,
+    watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
+) -> bool {
+    let by_lanes = search.model.buffers_stores().then(|| trace.by_lanes()).flatten();
+    let trace = by_lanes.map_or(trace, Arc::new);
+    let Recoveries { found, seen } = known;
+    let (outcome, failed) = look_again(&trace, search, &Interned { check, found }, seen, watch);
+    failed.is_none() && outcome.is_complete()
+}
+
+/// What was tried, and the crashes that recovery does not handle.
+type Looked = (SearchOutcome, Option<Vec<Crash>>);
+
+/// As [`look`]; again where recovery was not interrupted, as its threads had not yet come to share
+/// words.
+fn look_again(
+    trace: &Arc<Trace>,
+    search: &Search,
+    check: &dyn Findings,
+    seen: &mut Seen,
+    watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
+) -> Looked {
     loop {
-        let outcome = look(&trace, search, check, seen, watch);
-        // Recovery was not interrupted where its threads have only now come to share words.
-        if outcome.stopped || !seen.shares_more() {
-            return outcome;
+        let looked = look(trace, search, check, seen, watch);
+        if looked.0.stopped || !seen.shares_more() {
+            return looked;
         }
     }
 }
@@ -78,7 +115,7 @@ fn look(
     check: &dyn Findings,
     seen: &mut Seen,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
-) -> SearchOutcome {
+) -> Looked {
     let mut explorer = Explorer::new(trace, search, check, seen);
     for (at, phase) in PHASES.iter().enumerate() {
         (explorer.skipped, explorer.cut) = (false, false);
@@ -97,16 +134,8 @@ fn look(
     explorer.outcome.has_read = explorer.image().has_read();
     let has_threads = explorer.image().together_mut().were_several;
     explorer.outcome.has_threads = has_threads;
-    let Explorer { failed, mut outcome, .. } = explorer;
-    outcome.finding = failed.map(|crashes| {
-        // The failure may need fewer crashes.
-        let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
-        let found = fewer.depth > 0;
-        let known = &mut Seen::of(&seen.shared());
-        let found = found.then(|| look(trace, &fewer, check, known, watch).finding);
-        found.flatten().unwrap_or_else(|| shrink(trace, search, check, crashes))
-    });
-    outcome
+    let Explorer { failed, outcome, .. } = explorer;
+    (outcome, failed)
 }
 
 struct Explorer<'a> {

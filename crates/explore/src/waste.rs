@@ -28,6 +28,10 @@ pub enum WasteKind {
     LateFlush,
     /// The line was never flushed after the store.
     UnflushedStore,
+    /// Every crash of the run is recovered from without it.
+    SpareFlush,
+    /// The same of a fence.
+    SpareFence,
 }
 
 /// A call that is wasted, or lacks a flush, and how often.
@@ -57,6 +61,8 @@ impl fmt::Display for Waste {
                 "flushes what was stored before the last fence: two fences do the work of one"
             }
             WasteKind::UnflushedStore => "stores what is never flushed",
+            WasteKind::SpareFlush => "flushes what no crash of this run needs to be flushed",
+            WasteKind::SpareFence => "is a fence that no crash of this run needs",
         };
         write!(f, "{place} {what}: {times} of {calls} times")
     }

@@ -2,7 +2,7 @@
 
 use seawall_explore::{
     Check, Covered, CrashImage, CrashPoint, Model, Onlooker, Recorded, Recorder, RunError,
-    Schedule, Scope, Silence, Traced, check, explore,
+    Schedule, Scope, Silence, Traced, WasteKind, check, explore,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -178,4 +178,30 @@ fn a_finding_tells_the_turns_and_what_recovery_read_and_wrote() {
     assert!(recovery[1].starts_with("reads pm:0x40 = 0x0: lost is 0x7 of"), "{recovery:?}");
     assert_eq!(recovery[2], "writes pm:0xc0 = 0x0");
     assert!(finding.to_string().contains("turns: thread 0 to"), "{finding}");
+}
+
+/// Two words, each persisted on its own, and what is found to be spare of that.
+fn two_persists(is_ordered: bool) -> Vec<(WasteKind, u64)> {
+    let program: fn(&Traced<'_>) = |memory| {
+        memory.store(DATA, 1u64);
+        memory.persist(DATA, 8);
+        memory.store(DONE, 1u64);
+        memory.persist(DONE, 8);
+        memory.output(0);
+    };
+    let look = |image: &CrashImage| Ok([DATA, DONE].map(|at| image.load::<u64>(at)));
+    let judge = move |found: &[u64; 2], point: &CrashPoint| match (found, point.outputs[0]) {
+        ([1, 1], _) | ([0, 0] | [1, 0], 0) => Ok(()),
+        ([0, 1], 0) if !is_ordered => Ok(()),
+        _ => Err(format!("{found:?}")),
+    };
+    let covered = of(&Scope::new(&[Model::Px86], 1), program, check(look, judge), &());
+    assert!(covered.is_complete() && covered.finding().is_none(), "{covered}");
+    covered.waste.iter().map(|waste| (waste.kind, waste.times)).collect()
+}
+
+#[test]
+fn a_fence_that_orders_what_need_not_be_ordered_is_named() {
+    assert_eq!(two_persists(false), [(WasteKind::SpareFence, 1)]);
+    assert_eq!(two_persists(true), []);
 }
