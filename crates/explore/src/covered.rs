@@ -171,6 +171,7 @@ impl Covered {
     /// Which schedules were tried, in words; empty if there is only one.
     pub fn schedules(&self) -> String {
         let Scope { interruptions, base, models, .. } = &self.how;
+        let seed = base.seed;
         if base.threads == 1 {
             return String::new();
         }
@@ -189,7 +190,7 @@ impl Covered {
                     let Tried { runs, made, .. } = tried;
                     format!(
                         "{which} {runs} schedules with at most {bound}, of {made} made, and \
-                         {random} at random"
+                         {random} at random from seed {seed}"
                     )
                 }
             };

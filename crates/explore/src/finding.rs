@@ -390,7 +390,7 @@ impl fmt::Display for Finding {
         let steps = self.recovery.len();
         match steps.saturating_sub(STEPS_LISTED) {
             0 => {}
-            more => writeln!(f, "    ({more} steps)")?,
+            more => writeln!(f, "    ({more} steps before these)")?,
         }
         for step in &self.recovery[steps.saturating_sub(STEPS_LISTED)..] {
             writeln!(f, "    {step}")?;

@@ -63,6 +63,8 @@ pub(crate) fn steps(
         stores.iter().rposition(|store| store.at < to && store.at + store.bytes > from)
     };
     let mut all: Vec<RecoveryStep> = Vec::new();
+    // Fences that follow no write say nothing.
+    let mut has_written = false;
     for Access { thread, did, place } in accesses {
         let what = match *did {
             Did::Read(at, width, value) => {
@@ -79,7 +81,13 @@ pub(crate) fn steps(
                 }
             }
             Did::Wrote(at, _, value) => format!("writes {at} = {value:#x}"),
+            Did::Fenced(_) if !has_written => continue,
             Did::Fenced(fence) => format!("{fence:?}").to_lowercase(),
+        };
+        has_written = match did {
+            Did::Wrote(..) => true,
+            Did::Fenced(_) => false,
+            Did::Read(..) => has_written,
         };
         let what = match thread {
             Some(thread) => format!("thread {thread} {what}"),
@@ -90,11 +98,6 @@ pub(crate) fn steps(
             Some(last) if (&last.what, &last.place) == (&what, &place) => last.times += 1,
             _ => all.push(RecoveryStep { what, place, times: 1 }),
         }
-    }
-    // A fence at the end of nothing says nothing.
-    let said = |step: &RecoveryStep| step.what.contains(" = ");
-    if !all.iter().any(said) {
-        return Vec::new();
     }
     let from = all.len().saturating_sub(STEPS);
     all.split_off(from)

@@ -217,7 +217,7 @@ fn compare(size: (usize, u64), interruptions: usize, seeds: std::ops::Range<u64>
     }
 }
 
-/// More programs in the long run.
+/// More programs in the long run, `SEAWALL_PROGRAMS=1000`. Each is tried under every model.
 fn programs(few: u64) -> std::ops::Range<u64> {
     let more = std::env::var("SEAWALL_PROGRAMS").ok().and_then(|n| n.parse().ok());
     0..more.unwrap_or(few)
@@ -225,14 +225,14 @@ fn programs(few: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn two_threads_show_all_that_interruptions_at_every_call_show() {
-    compare((2, 4), 2, programs(40));
-    compare((2, 3), 6, programs(40));
+    compare((2, 4), 2, programs(80));
+    compare((2, 3), 6, programs(80));
 }
 
 #[test]
 fn three_threads_show_all_that_interruptions_at_every_call_show() {
-    compare((3, 3), 1, programs(20));
-    compare((3, 2), 2, programs(40));
+    compare((3, 3), 1, programs(40));
+    compare((3, 2), 2, programs(80));
 }
 
 #[test]
