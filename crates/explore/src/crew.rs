@@ -266,7 +266,10 @@ where
         }
         let Run { trace, check, turns, .. } = &*unit.run;
         let events = unit.events.clone();
-        let search = Search { model: unit.model, events, ..self.how.search.clone() };
+        let usual = &self.how.search;
+        // With several threads the time is for other schedules.
+        let goes_on = self.how.base.threads == 1 && (self.how.time.is_some() || usual.thorough);
+        let search = Search { model: unit.model, events, goes_on, ..usual.clone() };
         let mut outcome =
             search_on(trace.clone(), &search, check, known, &mut |_| match is_needless()
                 || self.must_stop(deadline)

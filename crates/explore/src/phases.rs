@@ -12,7 +12,7 @@ pub(crate) struct Phase {
     pub(crate) reached: Reached,
 }
 
-pub(crate) const PHASES: [Phase; 7] = [
+pub(crate) static PHASES: [Phase; 7] = [
     Phase { prefer: Prefer::Least, deviations: 0, reached: Reached::Part },
     Phase { prefer: Prefer::Most, deviations: 0, reached: Reached::Ends },
     Phase { prefer: Prefer::Least, deviations: 1, reached: Reached::Ends },

@@ -16,16 +16,15 @@ use crate::below::Known;
 use crate::check::{Check, Findings};
 use crate::crash::Crash;
 use crate::crashed::{CrashImage, DEPTH_MAX, Prefer};
-use crate::models::State;
 use crate::open::Layer;
 use crate::options::Search;
 use crate::outcome::{Reached, SearchOutcome};
 use crate::phases::{PHASES, Phase};
-use crate::recoveries::{End, Interned, Recoveries, Seen, Settled, recover};
+use crate::recoveries::{Interned, Recoveries, Seen, recover};
 use crate::shrink::shrink;
 use crate::trace::Trace;
 use crate::tree::{Next, NodeId, PassEnd};
-use crate::walk::{CrashPoint, Walk, is_failure_point};
+use crate::walk::{CrashPoint, Walk};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -33,6 +32,8 @@ use std::hash::BuildHasher;
 use std::ops::ControlFlow;
 use std::ptr;
 use std::sync::Arc;
+
+mod cut_short;
 
 /// Searches for a crash state that fails the check, until it finds one or the budget ends.
 pub fn search<C: Check>(trace: &Trace, search: &Search, check: &C) -> SearchOutcome {
@@ -116,27 +117,26 @@ fn look(
     seen: &mut Seen,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> Looked {
-    let mut explorer = Explorer::new(trace, search, check, seen);
+    let mut explorer = Explorer::new(trace, search, check, seen, watch);
     for (at, phase) in PHASES.iter().enumerate() {
-        (explorer.skipped, explorer.cut) = (false, false);
-        let mut told = |part: f64| watch((at as f64 + part) / PHASES.len() as f64);
-        if explorer.walk(phase, &mut told).is_break() {
+        explorer.done_before = at as f64 / PHASES.len() as f64;
+        if explorer.phase(phase).is_break() {
             break;
-        }
-        if !explorer.skipped {
-            explorer.outcome.reached = Reached::Complete;
-            break;
-        }
-        if !explorer.cut {
-            explorer.outcome.reached = phase.reached;
         }
     }
+    explorer.go_on();
     explorer.outcome.has_read = explorer.image().has_read();
     let has_threads = explorer.image().together_mut().were_several;
     explorer.outcome.has_threads = has_threads;
     let Explorer { failed, outcome, .. } = explorer;
     (outcome, failed)
 }
+
+/// How many times as many images of a point are tried each time that a search goes on.
+const MORE_IMAGES: u64 = 8;
+
+/// States after which a search asks whether it may go on, besides after each point.
+const TOLD_EVERY: u64 = 1024;
 
 struct Explorer<'a> {
     trace: &'a Arc<Trace>,
@@ -169,8 +169,15 @@ struct Explorer<'a> {
     /// Some point had more states than were tried: in this phase, and at this point.
     cut: bool,
     cut_here: bool,
-    /// States that may still be tried at this point.
+    /// States that may be tried at a point, and that may still be tried at this one.
+    limit: u64,
     left: u64,
+    /// Some point had more images than memory can hold the recoveries of.
+    is_full: bool,
+    watch: &'a mut dyn FnMut(f64) -> ControlFlow<()>,
+    /// The part of the search that is done by earlier phases, and of this phase.
+    done_before: f64,
+    done: f64,
     rng: Xoshiro256PlusPlus,
     outcome: SearchOutcome,
     failed: Option<Vec<Crash>>,
@@ -189,6 +196,7 @@ impl<'a> Explorer<'a> {
         options: &'a Search,
         check: &'a dyn Findings,
         seen: &'a mut Seen,
+        watch: &'a mut dyn FnMut(f64) -> ControlFlow<()>,
     ) -> Explorer<'a> {
         seen.begin(trace, options, check.parts());
         Explorer {
@@ -210,7 +218,12 @@ impl<'a> Explorer<'a> {
             skipped: false,
             cut: false,
             cut_here: false,
+            limit: options.point_limit,
             left: 0,
+            is_full: false,
+            watch,
+            done_before: 0.0,
+            done: 0.0,
             rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             outcome: SearchOutcome::of(options.model),
             failed: None,
@@ -221,11 +234,35 @@ impl<'a> Explorer<'a> {
         self.seen.image()
     }
 
-    fn walk(
-        &mut self,
-        phase: &'static Phase,
-        watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    /// Tries the images of a phase; breaks if nothing is left to do.
+    fn phase(&mut self, phase: &'static Phase) -> ControlFlow<()> {
+        (self.skipped, self.cut) = (false, false);
+        self.walk(phase)?;
+        if !self.skipped {
+            self.outcome.reached = Reached::Complete;
+            return ControlFlow::Break(());
+        }
+        if !self.cut {
+            self.outcome.reached = phase.reached;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Tries more and more images of the points that have too many, if the search is to go on.
+    fn go_on(&mut self) {
+        let last = &PHASES[PHASES.len() - 1];
+        while self.options.goes_on
+            && self.outcome.reached < Reached::Complete
+            && self.failed.is_none()
+            && !(self.outcome.stopped || self.outcome.out_of_budget || self.is_full)
+        {
+            self.limit = self.limit.saturating_mul(MORE_IMAGES);
+            self.outcome.sampled_points = 0;
+            let _ = self.phase(last);
+        }
+    }
+
+    fn walk(&mut self, phase: &'static Phase) -> ControlFlow<()> {
         self.phase = phase;
         let first = ptr::eq(phase, &PHASES[0]);
         let mut walk = Walk::new(self.trace, self.options.model);
@@ -242,10 +279,8 @@ impl<'a> Explorer<'a> {
                 promised = Some(told);
                 self.point(&mut walk, all, &grown)?;
                 let done = walk.point.event - self.options.events.start;
-                if watch(done as f64 / (end - self.options.events.start) as f64).is_break() {
-                    self.outcome.stopped = true;
-                    return ControlFlow::Break(());
-                }
+                self.done = done as f64 / (end - self.options.events.start) as f64;
+                self.tell()?;
             }
             if walk.point.event + 1 >= end || !walk.advance() {
                 return ControlFlow::Continue(());
@@ -267,7 +302,7 @@ impl<'a> Explorer<'a> {
         let flow = (0..self.check.parts()).try_for_each(|part| {
             self.part = part;
             self.findings.clear();
-            self.left = self.options.point_limit;
+            self.left = self.limit;
             self.layer(&walk.point, all || is_longer, grown)
         });
         self.events.pop();
@@ -468,6 +503,7 @@ impl<'a> Explorer<'a> {
         let node = self.seen.add(self.tree(), &pass.reads, found, recording);
         if self.seen.is_too_full() {
             self.left = 0;
+            self.is_full = true;
         }
         ControlFlow::Continue(node)
     }
@@ -486,6 +522,9 @@ impl<'a> Explorer<'a> {
         }
         self.left = self.left.saturating_sub(1);
         self.tried += 1;
+        if self.tried.is_multiple_of(TOLD_EVERY) {
+            self.tell()?;
+        }
         self.outcome.states += 1;
         if !self.is_good(found, point) {
             let cuts = self.image().open().largest().into_iter();
@@ -503,6 +542,13 @@ impl<'a> Explorer<'a> {
         }
     }
 
+    /// Tells how far the search is, and whether it may go on.
+    fn tell(&mut self) -> ControlFlow<()> {
+        let flow = (self.watch)(self.done_before + self.done / PHASES.len() as f64);
+        self.outcome.stopped |= flow.is_break();
+        flow
+    }
+
     /// Whether the check lets the finding pass here.
     fn is_good(&mut self, found: u32, point: &CrashPoint) -> bool {
         let told = (found, promises(point));
@@ -515,99 +561,6 @@ impl<'a> Explorer<'a> {
             self.judged.insert(told);
         }
         good
-    }
-
-    /// Tries crashes of a recovery that ended here, or tells what they led to elsewhere.
-    fn crashes_of(
-        &mut self,
-        node: NodeId,
-        recording: Arc<Trace>,
-        point: &CrashPoint,
-    ) -> ControlFlow<()> {
-        let depth = self.events.len() - 1;
-        let below = self.known[depth].start(&self.path, &recording, self.seen.image());
-        let end = End {
-            tree: self.seen.number_of(self.tree()),
-            node,
-            below,
-            torn: self.torn.len() as u32,
-            model: self.options.model,
-            phase: PHASES.iter().position(|phase| ptr::eq(phase, self.phase)).map(|at| at as u8),
-        };
-        if !self.known[depth].exceeded
-            && let Some(settled) = self.seen.settled(end)
-            && settled.findings.iter().all(|&found| self.is_good(found, point))
-        {
-            for store in &recording.stores {
-                self.known[..depth].iter_mut().for_each(|known| known.read(store.change.word));
-            }
-            self.findings.extend(&settled.findings);
-            self.outcome.states += settled.states;
-            self.outcome.nested_points += settled.points;
-            self.skipped |= settled.skipped;
-            self.cut |= settled.cut;
-            return ControlFlow::Continue(());
-        }
-        let flags = (self.skipped, self.cut);
-        (self.skipped, self.cut) = (false, false);
-        let from = self.findings.len();
-        let (states, points) = (self.outcome.states, self.outcome.nested_points);
-        self.nested(recording, point)?;
-        let mut findings = self.findings.split_off(from);
-        findings.sort_unstable();
-        findings.dedup();
-        self.findings.extend(&findings);
-        if !self.known[depth].exceeded && self.left > 0 {
-            let (skipped, cut) = (self.skipped, self.cut);
-            let (states, points) =
-                (self.outcome.states - states, self.outcome.nested_points - points);
-            self.seen.settle(end, Settled { findings, states, points, skipped, cut });
-        }
-        self.skipped |= flags.0;
-        self.cut |= flags.1;
-        ControlFlow::Continue(())
-    }
-
-    /// Tries crashes during the recorded recovery.
-    fn nested(&mut self, recording: Arc<Trace>, point: &CrashPoint) -> ControlFlow<()> {
-        self.seen.may_store(&recording);
-        self.outer.push(std::mem::take(&mut self.path));
-        let bytes = self.image().pm_bytes();
-        let mut state = State::new(self.options.model);
-        let mut flow = ControlFlow::Continue(());
-        for event in 0..=recording.events.len() {
-            let here =
-                is_failure_point(&recording, event, self.options.model, self.options.thorough);
-            if here {
-                let grown = state.order.take_grown();
-                self.outcome.nested_points += u64::from(!grown.is_empty());
-                let order = std::mem::take(&mut state.order);
-                self.image().open().push(Layer { trace: recording.clone(), order });
-                self.events.push(event);
-                let grown_to = recording.grown_before(event).unwrap_or(bytes);
-                let is_longer = self.set_bytes(grown_to, self.events.len() - 1);
-                flow = self.layer(point, is_longer, &grown);
-                self.events.pop();
-                state.order = self.image().open().pop().order;
-            }
-            match recording.events.get(event) {
-                Some(next) if flow.is_continue() => state.follow_event(&recording, next),
-                _ => break,
-            }
-        }
-        self.set_bytes(bytes, self.events.len());
-        self.path = self.outer.pop().expect("it was put there");
-        flow
-    }
-
-    /// Sets the length of the pool, which recovery knows without a read that a tree would record:
-    /// the trees of this part from this depth on are begun anew. False if it is as long as before.
-    fn set_bytes(&mut self, bytes: u64, from: usize) -> bool {
-        let is_new = self.image().set_bytes(bytes);
-        if is_new {
-            self.clear_trees(self.part, from);
-        }
-        is_new
     }
 }
 
