@@ -26,6 +26,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// How many times as many images of a point are tried each time that a unit is searched again.
+const MORE_IMAGES: u64 = 8;
+
 /// Units that wait at most before who makes runs works, too.
 const WAITING_MAX: usize = 32;
 
@@ -43,6 +46,8 @@ pub(crate) struct Unit<C> {
     pub(crate) run: Arc<Run<C>>,
     pub(crate) model: Model,
     pub(crate) events: Range<usize>,
+    /// Images of one point up to which all of them are tried.
+    pub(crate) point_limit: u64,
     /// Whether it is the first one of its run.
     pub(crate) is_first: bool,
     /// When it must be done.
@@ -77,13 +82,31 @@ impl<C: Check> State<C> {
     fn take(&mut self) -> Option<Taken<C>> {
         let free =
             self.searchers.iter().enumerate().filter(|(_, searcher)| searcher.known.is_some());
-        let first = |searcher: &Searcher<C>| searcher.waiting.front().map(|unit| unit.number);
-        let (number, at) = free.filter_map(|(at, searcher)| Some((first(searcher)?, at))).min()?;
+        // Units that are searched again come after all others.
+        let first = |searcher: &Searcher<C>| {
+            searcher.waiting.front().map(|unit| (unit.point_limit, unit.number))
+        };
+        let (_, at) = free.filter_map(|(at, searcher)| Some((first(searcher)?, at))).min()?;
         let searcher = &mut self.searchers[at];
         let unit = searcher.waiting.pop_front()?;
-        debug_assert_eq!(unit.number, number);
         self.waiting -= 1;
         Some(Taken { searcher: at, unit, known: searcher.known.take()? })
+    }
+
+    /// Notes the outcome of a unit; one that was stopped is worth less than one before it.
+    fn note(&mut self, unit: &Unit<C>, outcome: SearchOutcome, is_again: bool) {
+        let Unit { number, model, is_first, run, .. } = unit;
+        if is_again {
+            let before = self.done.iter_mut().find(|done| done.number == *number);
+            if let Some(before) = before.filter(|_| !outcome.stopped) {
+                before.outcome = outcome;
+            }
+            return;
+        }
+        let waste = if *is_first { waste(&run.trace) } else { Vec::new() };
+        let is_told = [run.trace.has_output(), !run.trace.stores().is_empty()];
+        let (number, run, model, is_first) = (*number, run.number, *model, *is_first);
+        self.done.push(Done { number, run, model, is_first, outcome, waste, is_told });
     }
 }
 
@@ -236,19 +259,31 @@ where
     }
 
     fn do_unit(&self, taken: Taken<C>) -> MutexGuard<'_, State<C>> {
-        let Taken { searcher, unit, mut known } = taken;
+        let Taken { searcher, mut unit, mut known } = taken;
         let outcome = self.outcome(&unit, &mut known);
         let mut state = self.lock();
         state.searchers[searcher].known = Some(known);
         if let Some(outcome) = outcome {
-            let waste = if unit.is_first { waste(&unit.run.trace) } else { Vec::new() };
-            let Unit { number, model, is_first, .. } = unit;
-            let is_told = [unit.run.trace.has_output(), !unit.run.trace.stores().is_empty()];
-            let run = unit.run.number;
-            state.done.push(Done { number, run, model, is_first, outcome, waste, is_told });
+            let goes_on = self.goes_on(&outcome);
+            let is_again = unit.point_limit > self.how.search.point_limit;
+            state.note(&unit, outcome, is_again);
+            if goes_on {
+                unit.point_limit = unit.point_limit.saturating_mul(MORE_IMAGES);
+                state.searchers[searcher].waiting.push_back(unit);
+                state.waiting += 1;
+            }
         }
         self.changed.notify_all();
         state
+    }
+
+    /// Whether the unit is searched again, for more images of the points that have many. With
+    /// several threads the time is for other schedules.
+    fn goes_on(&self, outcome: &SearchOutcome) -> bool {
+        let Scope { base, time, search, .. } = self.how;
+        let is_done = outcome.is_complete() || outcome.finding.is_some() || outcome.stopped;
+        let is_wanted = base.threads == 1 && (time.is_some() || search.thorough);
+        is_wanted && !(is_done || outcome.out_of_budget || outcome.is_full)
     }
 
     /// Searches the unit; `None` if that is not needed.
@@ -267,9 +302,8 @@ where
         let Run { trace, check, turns, .. } = &*unit.run;
         let events = unit.events.clone();
         let usual = &self.how.search;
-        // With several threads the time is for other schedules.
-        let goes_on = self.how.base.threads == 1 && (self.how.time.is_some() || usual.thorough);
-        let search = Search { model: unit.model, events, goes_on, ..usual.clone() };
+        let (model, point_limit) = (unit.model, unit.point_limit);
+        let search = Search { model, events, point_limit, ..usual.clone() };
         let mut outcome =
             search_on(trace.clone(), &search, check, known, &mut |_| match is_needless()
                 || self.must_stop(deadline)
@@ -280,7 +314,7 @@ where
         if let Some(finding) = &mut outcome.finding {
             finding.schedule = Some(turns.to_string());
             first.fetch_min(unit.number, Ordering::Relaxed);
-        } else if !outcome.stopped {
+        } else if !outcome.stopped && !self.goes_on(&outcome) {
             self.observer.has_done(unit.number, &outcome);
         }
         self.tell(unit);

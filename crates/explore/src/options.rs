@@ -16,8 +16,6 @@ pub struct Search {
     pub depth: usize,
     /// Crash states of one point up to which all of them are tried.
     pub point_limit: u64,
-    /// Whether more and more of them are tried until none is left out, or the search is stopped.
-    pub goes_on: bool,
     /// Random crash states tried at each larger point.
     pub samples: u64,
     /// Lines of one image, at most, whose words were written by non-temporal stores and persisted
@@ -52,7 +50,6 @@ impl Search {
             thorough: false,
             depth: 2,
             point_limit: 5_000,
-            goes_on: false,
             samples: 200,
             torn_lines: 0,
             recovery_interruptions: 2,

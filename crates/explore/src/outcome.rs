@@ -48,7 +48,11 @@ pub struct SearchOutcome {
     /// True if the judgement looked at what was promised.
     pub has_asked: bool,
     /// True if recovery ran several threads.
+    #[serde(default)]
     pub has_threads: bool,
+    /// True if some point had more images than memory can hold the recoveries of.
+    #[serde(default)]
+    pub is_full: bool,
     /// The smallest failing image made from the first one found.
     #[serde(skip_deserializing)]
     pub finding: Option<Finding>,
@@ -70,6 +74,7 @@ impl SearchOutcome {
             has_read: false,
             has_asked: false,
             has_threads: false,
+            is_full: false,
             finding: None,
         }
     }
@@ -97,6 +102,7 @@ impl SearchOutcome {
         self.has_read |= other.has_read;
         self.has_asked |= other.has_asked;
         self.has_threads |= other.has_threads;
+        self.is_full |= other.is_full;
         self.finding = self.finding.take().or(other.finding);
     }
 }

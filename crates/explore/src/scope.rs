@@ -318,7 +318,9 @@ where
                     let searcher = (run.number + at) % self.how.searchers;
                     let events = from..to;
                     let deadline = None;
-                    let unit = Unit { number: unit, run, model, events, is_first, deadline };
+                    let point_limit = self.how.search.point_limit;
+                    let number = unit;
+                    let unit = Unit { number, run, model, events, point_limit, is_first, deadline };
                     self.crew.add(searcher, unit);
                 }
             }

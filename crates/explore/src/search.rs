@@ -124,16 +124,12 @@ fn look(
             break;
         }
     }
-    explorer.go_on();
     explorer.outcome.has_read = explorer.image().has_read();
     let has_threads = explorer.image().together_mut().were_several;
     explorer.outcome.has_threads = has_threads;
     let Explorer { failed, outcome, .. } = explorer;
     (outcome, failed)
 }
-
-/// How many times as many images of a point are tried each time that a search goes on.
-const MORE_IMAGES: u64 = 8;
 
 /// States after which a search asks whether it may go on, besides after each point.
 const TOLD_EVERY: u64 = 1024;
@@ -169,11 +165,8 @@ struct Explorer<'a> {
     /// Some point had more states than were tried: in this phase, and at this point.
     cut: bool,
     cut_here: bool,
-    /// States that may be tried at a point, and that may still be tried at this one.
-    limit: u64,
+    /// States that may still be tried at this point.
     left: u64,
-    /// Some point had more images than memory can hold the recoveries of.
-    is_full: bool,
     watch: &'a mut dyn FnMut(f64) -> ControlFlow<()>,
     /// The part of the search that is done by earlier phases, and of this phase.
     done_before: f64,
@@ -218,9 +211,7 @@ impl<'a> Explorer<'a> {
             skipped: false,
             cut: false,
             cut_here: false,
-            limit: options.point_limit,
             left: 0,
-            is_full: false,
             watch,
             done_before: 0.0,
             done: 0.0,
@@ -246,20 +237,6 @@ impl<'a> Explorer<'a> {
             self.outcome.reached = phase.reached;
         }
         ControlFlow::Continue(())
-    }
-
-    /// Tries more and more images of the points that have too many, if the search is to go on.
-    fn go_on(&mut self) {
-        let last = &PHASES[PHASES.len() - 1];
-        while self.options.goes_on
-            && self.outcome.reached < Reached::Complete
-            && self.failed.is_none()
-            && !(self.outcome.stopped || self.outcome.out_of_budget || self.is_full)
-        {
-            self.limit = self.limit.saturating_mul(MORE_IMAGES);
-            self.outcome.sampled_points = 0;
-            let _ = self.phase(last);
-        }
     }
 
     fn walk(&mut self, phase: &'static Phase) -> ControlFlow<()> {
@@ -302,7 +279,7 @@ impl<'a> Explorer<'a> {
         let flow = (0..self.check.parts()).try_for_each(|part| {
             self.part = part;
             self.findings.clear();
-            self.left = self.limit;
+            self.left = self.options.point_limit;
             self.layer(&walk.point, all || is_longer, grown)
         });
         self.events.pop();
@@ -503,7 +480,7 @@ impl<'a> Explorer<'a> {
         let node = self.seen.add(self.tree(), &pass.reads, found, recording);
         if self.seen.is_too_full() {
             self.left = 0;
-            self.is_full = true;
+            self.outcome.is_full = true;
         }
         ControlFlow::Continue(node)
     }

@@ -2,10 +2,9 @@
 
 use seawall_explore::{
     Check, CrashImage, CrashPath, CrashPoint, Finding, Model, Reached, ReplayError, Schedule,
-    Search, Trace, Traced, check, record, replay, search, search_watched,
+    Search, Trace, Traced, check, record, replay, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use std::ops::ControlFlow;
 
 /// A record of four words in a line each, then a flag, for each operation.
 #[derive(Clone, Copy, PartialEq)]
@@ -217,22 +216,6 @@ fn a_point_with_too_many_states_is_sampled_and_the_outcome_says_so() {
     assert_eq!(outcome.reached, Reached::Pairs);
     let words = "all pairs of lines ahead or behind; 1 of 1 points sampled beyond that";
     assert_eq!(outcome.to_string(), words);
-}
-
-#[test]
-fn a_search_that_goes_on_tries_more_images_until_it_is_complete_or_stopped() {
-    let (run, lines) = pending(5);
-    let options = Search { point_limit: 2, goes_on: true, ..Search::new(Model::Px86) };
-    let outcome = search(&run, &options, &only(lines));
-    assert_eq!((outcome.reached, outcome.sampled_points), (Reached::Complete, 0));
-    let (run, lines) = pending(5);
-    let mut told = 0;
-    let stops = &mut |_| {
-        told += 1;
-        if told == 9 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let outcome = search_watched(&run, &options, &only(lines), stops);
-    assert!(outcome.stopped && !outcome.is_complete(), "{outcome}");
 }
 
 /// A check of five lines, each a part of its own.

@@ -2,7 +2,7 @@
 
 use seawall_explore::{
     Check, Covered, CrashImage, CrashPoint, Model, Onlooker, Recorded, Recorder, RunError,
-    Schedule, Scope, Silence, Traced, WasteKind, check, explore,
+    Schedule, Scope, Search, Silence, Traced, WasteKind, check, explore,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -204,4 +204,26 @@ fn two_persists(is_ordered: bool) -> Vec<(WasteKind, u64)> {
 fn a_fence_that_orders_what_need_not_be_ordered_is_named() {
     assert_eq!(two_persists(false), [(WasteKind::SpareFence, 1)]);
     assert_eq!(two_persists(true), []);
+}
+
+#[test]
+fn points_with_many_images_are_gone_on_with_while_there_is_time() {
+    let pending: fn(&Traced<'_>) = |memory| {
+        (1..9).for_each(|line| memory.store(Addr::pm(64 * line), 1u64));
+        memory.output(0);
+    };
+    let lines = (1..9).map(|line| Addr::pm(64 * line)).collect::<Vec<_>>();
+    let look = move |image: &CrashImage| {
+        Ok(lines.iter().map(|at| image.load::<u64>(*at)).collect::<Vec<u64>>())
+    };
+    let usual = Scope::new(&[Model::Px86], 1);
+    let search = Search { point_limit: 5, samples: 0, ..usual.search.clone() };
+    for (time, is_complete) in [(None, false), (Some(Duration::from_secs(600)), true)] {
+        let scope = Scope { time, search: search.clone(), ..usual.clone() };
+        let judged = check(look.clone(), |_: &Vec<u64>, point: &CrashPoint| {
+            if point.outputs.is_empty() { Err("never".into()) } else { Ok(()) }
+        });
+        let covered = of(&scope, pending, judged, &());
+        assert_eq!(covered.is_complete(), is_complete, "{covered}");
+    }
 }
