@@ -2,8 +2,8 @@
 //!
 //! The calls of one place are taken out of the run, and every image that a crash of the rest may
 //! leave is tried. If recovery handles all of them, this run does not need these calls; a longer
-//! one may. Rules over the trace ([`waste`](crate::waste())) name only what does nothing: that a fence
-//! orders what need not be ordered, only recovery can tell.
+//! one may. Rules over the trace ([`waste`](crate::waste())) name only what does nothing: that a
+//! fence orders what need not be ordered, only recovery can tell.
 
 use crate::check::Check;
 use crate::options::Search;
