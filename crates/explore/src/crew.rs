@@ -50,6 +50,8 @@ pub(crate) struct Unit<C> {
     pub(crate) point_limit: u64,
     /// Whether it is the first one of its run.
     pub(crate) is_first: bool,
+    /// Whether it was searched before.
+    pub(crate) is_again: bool,
     /// When it must be done.
     pub(crate) deadline: Option<Instant>,
 }
@@ -84,7 +86,7 @@ impl<C: Check> State<C> {
             self.searchers.iter().enumerate().filter(|(_, searcher)| searcher.known.is_some());
         // Units that are searched again come after all others.
         let first = |searcher: &Searcher<C>| {
-            searcher.waiting.front().map(|unit| (unit.point_limit, unit.number))
+            searcher.waiting.front().map(|unit| (unit.is_again, unit.point_limit, unit.number))
         };
         let (_, at) = free.filter_map(|(at, searcher)| Some((first(searcher)?, at))).min()?;
         let searcher = &mut self.searchers[at];
@@ -94,11 +96,12 @@ impl<C: Check> State<C> {
     }
 
     /// Notes the outcome of a unit; one that was stopped is worth less than one before it.
-    fn note(&mut self, unit: &Unit<C>, outcome: SearchOutcome, is_again: bool) {
-        let Unit { number, model, is_first, run, .. } = unit;
-        if is_again {
+    fn note(&mut self, unit: &Unit<C>, outcome: SearchOutcome) {
+        let Unit { number, model, is_first, run, is_again, .. } = unit;
+        if *is_again {
             let before = self.done.iter_mut().find(|done| done.number == *number);
-            if let Some(before) = before.filter(|_| !outcome.stopped) {
+            let is_better = |before: &Done| before.outcome.stopped || !outcome.stopped;
+            if let Some(before) = before.filter(|before| is_better(before)) {
                 before.outcome = outcome;
             }
             return;
@@ -188,8 +191,11 @@ where
 
     /// A new kind of machine, the first of so many that are left, which share the time.
     pub(crate) fn begin_kind(&self, left: usize) {
-        let rest = |time: Duration| time.saturating_sub(self.begun.elapsed()) / left as u32;
-        self.lock().deadline = self.how.time.map(|time| Instant::now() + rest(time));
+        let share = |end: Instant| match left {
+            1 => end,
+            _ => Instant::now() + end.saturating_duration_since(Instant::now()) / left as u32,
+        };
+        self.lock().deadline = self.end().map(share);
     }
 
     /// Whether no more runs under these models are wanted.
@@ -264,11 +270,10 @@ where
         let mut state = self.lock();
         state.searchers[searcher].known = Some(known);
         if let Some(outcome) = outcome {
-            let goes_on = self.goes_on(&outcome);
-            let is_again = unit.point_limit > self.how.search.point_limit;
-            state.note(&unit, outcome, is_again);
-            if goes_on {
-                unit.point_limit = unit.point_limit.saturating_mul(MORE_IMAGES);
+            let again = self.again(&unit, &outcome);
+            state.note(&unit, outcome);
+            if let Some((point_limit, deadline)) = again {
+                (unit.point_limit, unit.deadline, unit.is_again) = (point_limit, deadline, true);
                 state.searchers[searcher].waiting.push_back(unit);
                 state.waiting += 1;
             }
@@ -277,13 +282,27 @@ where
         state
     }
 
-    /// Whether the unit is searched again, for more images of the points that have many. With
+    /// How many images of a point to try, and until when, if the unit is to be searched again: when
+    /// its share of the time was too short, or for more images of the points that have many. With
     /// several threads the time is for other schedules.
-    fn goes_on(&self, outcome: &SearchOutcome) -> bool {
+    fn again(&self, unit: &Unit<C>, outcome: &SearchOutcome) -> Option<(u64, Option<Instant>)> {
         let Scope { base, time, search, .. } = self.how;
-        let is_done = outcome.is_complete() || outcome.finding.is_some() || outcome.stopped;
-        let is_wanted = base.threads == 1 && (time.is_some() || search.thorough);
-        is_wanted && !(is_done || outcome.out_of_budget || outcome.is_full)
+        let end = self.end();
+        if base.threads > 1 || outcome.is_complete() || outcome.finding.is_some() {
+            return None;
+        }
+        if outcome.stopped {
+            let has_time = unit.deadline < end && !self.is_halted();
+            return has_time.then_some((unit.point_limit, end));
+        }
+        let is_wanted = time.is_some() || search.thorough;
+        let more = unit.point_limit.saturating_mul(MORE_IMAGES);
+        (is_wanted && !outcome.out_of_budget && !outcome.is_full).then_some((more, end))
+    }
+
+    /// When the time is over.
+    fn end(&self) -> Option<Instant> {
+        self.how.time.map(|time| self.begun + time)
     }
 
     /// Searches the unit; `None` if that is not needed.
@@ -314,7 +333,7 @@ where
         if let Some(finding) = &mut outcome.finding {
             finding.schedule = Some(turns.to_string());
             first.fetch_min(unit.number, Ordering::Relaxed);
-        } else if !outcome.stopped && !self.goes_on(&outcome) {
+        } else if !outcome.stopped && self.again(unit, &outcome).is_none() {
             self.observer.has_done(unit.number, &outcome);
         }
         self.tell(unit);
@@ -337,10 +356,16 @@ where
 
     fn must_stop(&self, deadline: Option<Instant>) -> bool {
         let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if is_late {
+        // The only run has more time when the other kinds of machines are done.
+        if is_late && (self.how.base.threads > 1 || deadline == self.end()) {
             self.is_late.store(true, Ordering::Relaxed);
         }
-        is_late || self.observer.stops() || self.has_failed.load(Ordering::Relaxed)
+        is_late || self.is_halted()
+    }
+
+    /// Whether everything is to stop.
+    fn is_halted(&self) -> bool {
+        self.observer.stops() || self.has_failed.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<C>> {

@@ -316,11 +316,16 @@ where
                 let (number, of) = self.how.part;
                 if unit % of == number - 1 {
                     let searcher = (run.number + at) % self.how.searchers;
-                    let events = from..to;
-                    let deadline = None;
-                    let point_limit = self.how.search.point_limit;
-                    let number = unit;
-                    let unit = Unit { number, run, model, events, point_limit, is_first, deadline };
+                    let unit = Unit {
+                        number: unit,
+                        run,
+                        model,
+                        events: from..to,
+                        point_limit: self.how.search.point_limit,
+                        is_first,
+                        is_again: false,
+                        deadline: None,
+                    };
                     self.crew.add(searcher, unit);
                 }
             }
