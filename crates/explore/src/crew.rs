@@ -24,7 +24,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How many times as many images of a point are tried each time that a unit is searched again.
 const MORE_IMAGES: u64 = 8;
