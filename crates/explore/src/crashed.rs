@@ -51,6 +51,8 @@ pub struct CrashImage {
     prefer: Cell<Prefer>,
     recording: RefCell<Trace>,
     records: Cell<bool>,
+    /// Whether it stores past the caches at the moment.
+    non_temporal: Cell<bool>,
     /// Whether recovery has ever read persistent memory.
     has_read: Cell<bool>,
     /// What recovery does, if that is wanted.
@@ -85,6 +87,7 @@ impl CrashImage {
             prefer: Cell::new(Prefer::Least),
             recording: RefCell::new(Trace::empty(1)),
             records: Cell::new(false),
+            non_temporal: Cell::new(false),
             has_read: Cell::new(false),
             log: RefCell::default(),
             logs: Cell::new(false),
@@ -188,6 +191,7 @@ impl CrashImage {
         self.reads.borrow_mut().clear();
         self.prefer.set(prefer);
         self.steps.set(self.limit);
+        self.non_temporal.set(false);
         self.records.set(records);
         let (marks, bytes) = (self.open().mark(), self.pm_bytes());
         let result = crate::guard::guarded(|| recover(self));
@@ -200,10 +204,7 @@ impl CrashImage {
 
     /// Marks the lines that the run stored to as varying; true if one did not vary.
     pub(crate) fn may_store(&self, trace: &Trace) -> bool {
-        let stored = trace.lines.iter().filter(|log| !log.stores.is_empty());
-        let stored = stored.map(|log| log.line.0 as usize);
-        let bits = trace.relocated.copied.iter().map(|bit| bit.word as usize / 8);
-        let new = stored.chain(bits).map(|line| !self.varies[line].replace(true));
+        let new = lines_stored(trace).map(|line| !self.varies[line].replace(true));
         new.fold(false, |any, new| any | new)
     }
 
@@ -252,6 +253,11 @@ impl CrashImage {
             self.reads.borrow_mut().push((word, default));
         }
         known.unwrap_or(default)
+    }
+
+    /// Whether stores go past the caches from here on.
+    pub(crate) fn set_non_temporal(&self, is_so: bool) {
+        self.non_temporal.set(is_so);
     }
 
     /// The word at `at`, without a load.
@@ -350,9 +356,10 @@ impl CrashImage {
             let old = if is_known { known } else { below() };
             let change = WordChange { word, old, new };
             let store = self.recording.borrow_mut().add_store(at, width, change);
-            let kind = match locked {
-                true => Kind::Locked { store: Some(store) },
-                false => Kind::Store { store },
+            let kind = match (locked, self.non_temporal.get()) {
+                (true, _) => Kind::Locked { store: Some(store) },
+                (false, true) => Kind::StoreNt { store },
+                (false, false) => Kind::Store { store },
             };
             self.note(kind, Location::caller());
         }
@@ -405,6 +412,13 @@ impl CrashImage {
         }
         old
     }
+}
+
+/// The lines to which a run stored, or may have stored.
+pub(crate) fn lines_stored(trace: &Trace) -> impl Iterator<Item = usize> {
+    let stored = trace.lines.iter().filter(|log| !log.stores.is_empty());
+    let bits = trace.relocated.copied.iter().map(|bit| bit.word as usize / 8);
+    stored.map(|log| log.line.0 as usize).chain(bits)
 }
 
 /// The outcome of a pass of recovery.
@@ -472,6 +486,13 @@ impl Memory for CrashImage {
             let line = self.recording.borrow_mut().line(line);
             self.note(Kind::Flush { line }, Location::caller());
         }
+    }
+
+    #[track_caller]
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        self.non_temporal.set(true);
+        self.write(at, from);
+        self.non_temporal.set(false);
     }
 
     fn fence(&self, fence: Fence) {

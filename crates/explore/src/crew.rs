@@ -180,11 +180,15 @@ where
                 // Without more threads this one does all of it.
                 let _ = thread::Builder::new().spawn_scoped(scope, || self.work_on());
             }
+            let guard = Abandoned(self);
             let made = make();
-            self.has_failed.store(made.is_err(), Ordering::Relaxed);
+            if made.is_err() {
+                self.has_failed.store(true, Ordering::Relaxed);
+            }
             self.lock().is_closed = true;
             self.changed.notify_all();
             self.work_on();
+            drop(guard);
             made
         })
     }
@@ -205,9 +209,32 @@ where
         self.must_stop(deadline) || models.iter().all(found)
     }
 
+    /// Works until all units are done that were added so far; true if each of these models has
+    /// found something in them.
+    pub(crate) fn finish(&self, models: &[Model]) -> bool {
+        let mut state = self.lock();
+        let is_busy = |state: &State<C>| {
+            let is_at_work = |searcher: &Searcher<C>| searcher.known.is_none();
+            state.waiting > 0 || state.searchers.iter().any(is_at_work)
+        };
+        while is_busy(&state) && !self.has_failed.load(Ordering::Relaxed) {
+            state = match state.take() {
+                Some(taken) => {
+                    drop(state);
+                    self.do_unit(taken)
+                }
+                None => self.wait(state),
+            };
+        }
+        models.iter().all(|model| self.first_of(*model).load(Ordering::Relaxed) < usize::MAX)
+    }
+
     /// Adds a unit to a searcher; works if too many wait.
     pub(crate) fn add(&self, searcher: usize, mut unit: Unit<C>) {
         let mut state = self.lock();
+        if self.has_failed.load(Ordering::Relaxed) {
+            return;
+        }
         unit.deadline = state.deadline;
         state.searchers[searcher].waiting.push_back(unit);
         state.waiting += 1;
@@ -239,6 +266,7 @@ where
 
     /// Does units, and makes runs ahead, until none is left and no more come.
     fn work_on(&self) {
+        let _guard = Abandoned(self);
         let mut state = self.lock();
         loop {
             state = match self.next_job(&mut state) {
@@ -340,6 +368,15 @@ where
         Some(outcome)
     }
 
+    /// Nothing more is done, as a worker has panicked.
+    fn abandon(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.searchers.iter_mut().for_each(|searcher| searcher.waiting.clear());
+        (state.waiting, state.is_closed) = (0, true);
+        self.changed.notify_all();
+    }
+
     fn tell(&self, unit: &Unit<C>) {
         let of_runs = (unit.run.number % KIND) as f64 / self.how.runs as f64;
         let of_time = self
@@ -391,5 +428,25 @@ where
         let (is_late, is_stopped) = (self.is_late.into_inner(), self.observer.stops());
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         Covered::of(self.how, kinds, state.done, first, [is_late, is_stopped])
+    }
+}
+
+/// Should this thread panic, the others end too, and do not wait for it.
+struct Abandoned<'c, 'a, C, E>(&'c Crew<'a, C, E>)
+where
+    C: Check + Send + Sync,
+    C::Found: Send,
+    E: Send;
+
+impl<C, E> Drop for Abandoned<'_, '_, C, E>
+where
+    C: Check + Send + Sync,
+    C::Found: Send,
+    E: Send,
+{
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.abandon();
+        }
     }
 }

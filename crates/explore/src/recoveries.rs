@@ -6,14 +6,14 @@
 //! recovery cannot tell from those of schedules before.
 
 use crate::check::{Check, Findings};
-use crate::crashed::{CrashImage, Pass, Prefer};
+use crate::crashed::{CrashImage, Pass, Prefer, lines_stored};
 use crate::guard::guarded;
 use crate::options::Search;
 use crate::together::Sharing;
 use crate::trace::Trace;
 use crate::tree::{NodeId, PassEnd, Tree};
 use crate::walk::CrashPoint;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use seawall_memory::Model;
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash};
@@ -51,6 +51,8 @@ pub(crate) struct Seen {
     by_lanes: bool,
     /// Times that recovery, or a run, stored to a line which none had stored to before.
     varied: u32,
+    /// Lines that runs stored to: what recovery reads there after the first crash is known.
+    of_runs: FxHashSet<usize>,
     /// What threads of recovery are known to share at the start.
     sharing: Sharing,
     /// The distinct traces of recovery, by hash.
@@ -78,8 +80,8 @@ pub(crate) struct End {
     pub(crate) node: NodeId,
     /// A hash of the values below its stores.
     pub(crate) below: u64,
-    /// Lines whose words persisted out of order before it.
-    pub(crate) torn: u32,
+    /// A hash of the lines whose words persisted out of order before it.
+    pub(crate) torn: u64,
     pub(crate) model: Model,
     /// The phase of the search; `None` if all was tried.
     pub(crate) phase: Option<u8>,
@@ -114,10 +116,15 @@ impl Seen {
             self.image = Some(image);
             let tree = || Begun { tree: Tree::default(), number: 0, varied: 0 };
             self.trees = std::iter::repeat_with(tree).take(depths * parts).collect();
+            self.of_runs.clear();
             self.forget();
         }
         (self.depths, self.by_lanes, self.how) = (depths, by_lanes, Some(how.clone()));
-        if self.image().may_store(trace) {
+        self.image().may_store(trace);
+        // A line to which only recovery had stored was not followed after the first crash.
+        let known = self.of_runs.len();
+        self.of_runs.extend(lines_stored(trace));
+        if self.of_runs.len() > known {
             self.forget();
         }
     }

@@ -125,7 +125,8 @@ impl Onlooker for () {}
 /// Explores the program of which `record` makes one run.
 ///
 /// # Errors
-/// The error of the first run that fails.
+/// The error of the first run that fails, unless the runs before it have shown a failure under all
+/// models of its machine.
 pub fn explore<C, E>(
     how: &Scope,
     record: impl Fn(&Schedule) -> Result<Recorded<C>, E> + Sync,
@@ -277,7 +278,13 @@ where
             },
         );
         let tried = match (failed, tried) {
-            (Some(error), _) | (_, Err(Halt::Failed(error))) => return Err(error),
+            (Some(error), _) | (_, Err(Halt::Failed(error))) => {
+                // If the runs before it were enough, searching them faster would have stopped.
+                if !crew.finish(&models) {
+                    return Err(error);
+                }
+                Tried { runs, made: made.get(), complete: false }
+            }
             (None, Ok(tried)) => tried,
             (None, Err(Halt::Enough)) => Tried { runs, made: made.get(), complete: false },
         };

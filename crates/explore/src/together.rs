@@ -20,7 +20,8 @@ use crate::options::Search;
 use crate::waiting::{Read, Wait, Waiting};
 use rustc_hash::FxHashMap;
 use seawall_fiber::{Pause, ScopedFiber, with_fibers};
-use seawall_memory::{Addr, Fence, Memory, Width, layer, lines_of};
+use seawall_memory::{Addr, Fence, Memory, Space, Width, layer, lines_of};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
@@ -28,7 +29,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 pub const RECOVERY_THREADS_MAX: usize = 64;
 
 /// A choice of the thread that goes on before this call of a recovery: the first one by default.
-/// Calls are counted over all threads, from 1, in the order in which they are reached.
+/// Calls are counted over all threads, from 1, in the order in which they take effect.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Choice {
     call: u32,
@@ -137,11 +138,11 @@ impl Together {
         Some(&self.choices[number as usize].threads)
     }
 
-    /// Counts a call; true if another thread may go first.
-    fn call(&mut self, is_place: bool) -> bool {
-        self.calls += 1;
-        let is_wanted = || self.turns.iter().any(|(call, _)| *call == self.calls);
-        self.left > 0 && self.chosen != self.calls && (is_place || is_wanted())
+    /// Whether another thread may go first, before the next call.
+    fn may_give_way(&self, is_place: bool) -> bool {
+        let next = self.calls + 1;
+        let is_wanted = || self.turns.iter().any(|(call, _)| *call == next);
+        self.left > 0 && self.chosen != next && (is_place || is_wanted())
     }
 
     /// The word of a choice of the thread that goes on before this call, and its default: the
@@ -211,7 +212,8 @@ impl CrashImage {
         self.begin_together(threads);
         let waiting = &Waiting::new(threads);
         let body = |thread: usize, pause: &Pause<'_>| {
-            body(&RecoveryThread { image: self, waiting, thread, pause });
+            let non_temporal = Cell::new(false);
+            body(&RecoveryThread { image: self, waiting, thread, non_temporal, pause });
         };
         let ended = with_fibers(threads, &body, |fibers| self.drive(fibers, waiting));
         self.end_together();
@@ -241,7 +243,7 @@ impl CrashImage {
                 _ => {
                     let others = ready.iter().filter(|&&thread| thread != default);
                     let all = std::iter::once(&default).chain(others);
-                    self.choose(running, all.map(|&thread| thread as u16).collect())
+                    self.choose(all.map(|&thread| thread as u16).collect())
                 }
             };
             let mut together = self.together_mut();
@@ -257,12 +259,11 @@ impl CrashImage {
         }
     }
 
-    /// The thread that goes on, of these; the first one is the default. A running thread has
-    /// reached its call already.
-    fn choose(&self, running: Option<usize>, threads: Vec<u16>) -> usize {
+    /// The thread that goes on, of these; the first one is the default.
+    fn choose(&self, threads: Vec<u16>) -> usize {
         let mut together = self.together_mut();
-        let call = together.calls + u32::from(running.is_none());
-        let (word, default) = together.choice_before(call, threads);
+        let next = together.calls + 1;
+        let (word, default) = together.choice_before(next, threads);
         drop(together);
         self.decide_choice(word, u64::from(default)) as usize
     }
@@ -296,6 +297,8 @@ pub struct RecoveryThread<'a> {
     image: &'a CrashImage,
     waiting: &'a Waiting,
     thread: usize,
+    /// Whether it stores past the caches at the moment.
+    non_temporal: Cell<bool>,
     pause: &'a Pause<'a>,
 }
 
@@ -311,19 +314,23 @@ impl RecoveryThread<'_> {
             let conflicts = access.is_some_and(|(at, writes)| {
                 together.sharing.note(shared_word(at), self.thread, writes)
             });
-            let is_place = conflicts || is_fence;
             #[cfg(test)]
-            let is_place = match WEAKER.get() {
-                Weaker::EachCall => true,
-                Weaker::Fences => conflicts,
-                _ => is_place,
-            };
-            together.call(is_place)
+            let is_fence = is_fence && WEAKER.get() != Weaker::Fences;
+            conflicts || is_fence
         };
-        if is_place {
+        self.step_at(is_place);
+    }
+
+    /// Counts a call, after another thread has run if this is a place and one is chosen.
+    fn step_at(&self, is_place: bool) {
+        #[cfg(test)]
+        let is_place = is_place || WEAKER.get() == Weaker::EachCall;
+        if self.image.together_mut().may_give_way(is_place) {
             self.give_way();
         }
-        self.image.together_mut().running = self.thread;
+        let mut together = self.image.together_mut();
+        together.calls += 1;
+        together.running = self.thread;
     }
 
     fn give_way(&self) {
@@ -379,7 +386,9 @@ impl layer::Layer for RecoveryThread<'_> {
     #[track_caller]
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
         self.step(Some((at, true)), false);
+        self.image.set_non_temporal(self.non_temporal.get());
         self.image.store_bits(at, width, value);
+        self.image.set_non_temporal(false);
         self.waiting.note_progress(self.thread);
     }
 
@@ -412,9 +421,20 @@ impl layer::Layer for RecoveryThread<'_> {
     }
 
     #[track_caller]
+    fn write_nt(&self, at: Addr, from: &[u8]) {
+        self.non_temporal.set(true);
+        Memory::write(self, at, from);
+        self.non_temporal.set(false);
+    }
+
+    #[track_caller]
     fn fence(&self, fence: Fence) {
         self.step(None, true);
         self.image.fence(fence);
+    }
+
+    fn space(&self) -> Option<impl Space> {
+        Some(self)
     }
 
     #[track_caller]
@@ -426,6 +446,26 @@ impl layer::Layer for RecoveryThread<'_> {
             }
             self.waiting.wait_for(self.thread, Wait::Word(at, value), || self.pause.pause());
         }
+    }
+}
+
+impl Space for &RecoveryThread<'_> {
+    /// The others see the length wherever they go on, so another thread may always run before.
+    fn grow(&self, bytes: u64) -> bool {
+        self.step_at(true);
+        Space::grow(&self.image, bytes)
+    }
+
+    fn will_write(&self, at: Addr, len: u64) {
+        Space::will_write(&self.image, at, len);
+    }
+
+    fn discard(&self, at: Addr, len: u64) {
+        Space::discard(&self.image, at, len);
+    }
+
+    fn bring_back(&self, at: Addr, len: u64) -> bool {
+        Space::bring_back(&self.image, at, len)
     }
 }
 

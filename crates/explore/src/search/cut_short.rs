@@ -8,6 +8,8 @@ use crate::recoveries::{End, Settled};
 use crate::trace::Trace;
 use crate::tree::NodeId;
 use crate::walk::{CrashPoint, is_failure_point};
+use rustc_hash::FxBuildHasher;
+use std::hash::BuildHasher;
 use std::ops::ControlFlow;
 use std::ptr;
 use std::sync::Arc;
@@ -22,11 +24,13 @@ impl Explorer<'_> {
     ) -> ControlFlow<()> {
         let depth = self.events.len() - 1;
         let below = self.known[depth].start(&self.path, &recording, self.seen.image());
+        let mut torn = self.torn.clone();
+        torn.sort_unstable();
         let end = End {
             tree: self.seen.number_of(self.tree()),
             node,
             below,
-            torn: self.torn.len() as u32,
+            torn: FxBuildHasher.hash_one(torn),
             model: self.options.model,
             phase: PHASES.iter().position(|phase| ptr::eq(phase, self.phase)).map(|at| at as u8),
         };
