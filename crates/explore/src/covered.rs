@@ -126,7 +126,9 @@ impl Covered {
         let whole = done.iter().filter(|done| !done.outcome.stopped || done.run % KIND == 0);
         let runs = whole.map(|done| done.run).collect::<BTreeSet<_>>().len();
         let silence = silence(&done, &models);
-        let waste = together(done.into_iter().filter(|done| done.is_first).map(|done| done.waste));
+        let is_x86 = how.models.contains(&Model::Px86);
+        let waste = done.into_iter().filter(|done| is_x86 && done.is_first).map(|done| done.waste);
+        let waste = together(waste);
         Covered {
             how: how.clone(),
             kinds,
@@ -233,11 +235,11 @@ impl Covered {
         }
         let mut left = Vec::new();
         if self.kinds.iter().any(|kind| self.lacks_schedules(kind)) {
-            left.push(format!("schedules ({} tried)", self.runs));
+            left.push("schedules".into());
         }
         for outcome in &self.models {
             if outcome.finding.is_none() && !outcome.is_complete() {
-                left.push(format!("images under {} ({outcome})", outcome.model));
+                left.push(format!("images under {} (tried: {outcome})", outcome.model));
             }
         }
         if !self.is_whole && !self.is_late && !self.is_stopped {

@@ -114,7 +114,7 @@ impl fmt::Display for SearchOutcome {
             return write!(f, "stopped at a failing image, after {} runs of recovery", self.runs);
         }
         f.write_str(match self.reached {
-            Reached::Complete => return f.write_str("complete"),
+            Reached::Complete => return f.write_str("all images"),
             Reached::Part => "part of the points",
             Reached::Ends => "all points, as little and as much persisted as possible",
             Reached::Singles => "one line ahead or behind",

@@ -86,7 +86,7 @@ fn the_correct_program_is_clean_and_completely_explored() {
         let outcome = search(&run, &Search::new(model), &all_there());
         assert_eq!(outcome.finding, None, "{model}");
         assert_eq!(outcome.reached, Reached::Complete);
-        assert_eq!(outcome.to_string(), "complete");
+        assert_eq!(outcome.to_string(), "all images");
     }
 }
 

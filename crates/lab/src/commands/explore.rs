@@ -89,7 +89,8 @@ pub struct ExploreOptions {
     #[arg(long, value_name = "N", default_value = "10", hide_default_value = true,
           default_value_ifs = [("quick", "true", "2"), ("thorough", "true", "0")])]
     pub seconds: u64,
-    /// Different schedules of the threads to try at most
+    /// Different schedules of the threads to try at most, on each kind of machine; one more at random
+    /// follows every third
     #[arg(long, default_value_t = SCHEDULES_MAX, value_name = "N", hide_default_value = true)]
     pub schedules: u64,
     /// Interruptions of a thread in one schedule at most, where not at random [default: 2; with
@@ -133,10 +134,16 @@ pub struct ExploreOptions {
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub searchers: u64,
     /// Do one part of the work, as 3/64
-    #[arg(long, default_value = "1/1", hide_default_value = true, value_name = "PART")]
+    #[arg(
+        long,
+        default_value = "1/1",
+        hide_default_value = true,
+        value_name = "PART",
+        conflicts_with = "replay"
+    )]
     pub shard: Shard,
     /// File to note finished work in, and to go on from if stopped
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub resume: Option<PathBuf>,
     /// Look less far, for an answer at once
     #[arg(long, conflicts_with = "thorough")]
@@ -146,10 +153,10 @@ pub struct ExploreOptions {
     pub thorough: bool,
     /// Break the structure on purpose
     #[arg(long, value_name = "FLAW", value_parser = flaws(), default_value = "none",
-          hide_default_value = true)]
+          hide_default_value = true, conflicts_with = "replay")]
     pub flaw: Flaw,
     /// The fixed twin of a case of the corpus
-    #[arg(long)]
+    #[arg(long, conflicts_with = "replay")]
     pub fixed: bool,
     /// Build one image again, as a finding printed it
     #[arg(long, value_name = "IMAGE")]
@@ -167,7 +174,7 @@ pub struct ExploreCommand {
     #[command(flatten)]
     pub options: ExploreOptions,
     /// Break the structure on purpose: the same as --flaw no-order
-    #[arg(long, conflicts_with = "flaw")]
+    #[arg(long, conflicts_with_all = ["flaw", "replay"])]
     pub broken: bool,
     /// Write the report to this file, as one JSON record [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
@@ -272,6 +279,14 @@ pub fn explore(
     match CaseTarget::named(name, fixed, ops) {
         Some(_) if options.mix.is_some() => Err(ExploreError::NoMix(name.into())),
         Some(_) if options.defragment.is_some() => Err(ExploreError::Fixed(name.into())),
+        Some(_) if options.flaw != Flaw::None => Err(ExploreError::NoFlaw(name.into())),
+        Some(_) if options.fixed && MEASURED.contains(&name) => {
+            Err(ExploreError::OneForm(name.into()))
+        }
+        Some(target) if options.threads > 1 && options.threads != target.threads() => {
+            let (program, threads) = (name.into(), target.threads());
+            Err(ExploreError::OwnThreads { program, threads })
+        }
         Some(target) => explore.target(&target, replay),
         None => with_workload(name, OfWorkload { explore, replay })?,
     }
@@ -468,7 +483,8 @@ impl Explore<'_> {
             error => error,
         })?;
         progress.end();
-        watch.resume.map_or(Ok(()), Resume::finish)?;
+        let unnoted = watch.resume.map_or(Ok(None), Resume::finish)?;
+        let unnoted = unnoted.filter(|_| !explored.is_complete() && explored.finding().is_none());
         let seconds = start.elapsed().as_secs_f64();
         let models = explored.models.iter().map(|outcome| {
             let command = outcome.finding.as_ref().map(|finding| {
@@ -489,7 +505,7 @@ impl Explore<'_> {
             replayed: false,
             moved: moved.into_inner().flatten(),
             waste: explored.waste,
-            warnings: explored.silence.iter().map(|silence| silence.to_string()).collect(),
+            warnings: explored.silence.iter().map(|why| why.to_string()).chain(unnoted).collect(),
         })
     }
 

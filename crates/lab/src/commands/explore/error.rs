@@ -57,6 +57,22 @@ pub enum ExploreError {
     /// No model was named.
     #[error("no persistency model to explore under: name at least one of {0}")]
     NoModel(String),
+    /// Planted bugs are a workload's.
+    #[error(
+        "--flaw and --broken are for workloads, not for `{0}`; a case of the corpus has its bug"
+    )]
+    NoFlaw(String),
+    /// Programs to measure with are right.
+    #[error("`{0}` has one form, without a bug: leave --fixed out")]
+    OneForm(String),
+    /// A case has its own number of threads.
+    #[error("`{program}` is a program of {threads} thread(s): leave --threads out")]
+    OwnThreads {
+        /// The program.
+        program: String,
+        /// Its threads.
+        threads: usize,
+    },
     /// Workloads have no fixed twin.
     #[error("--fixed is for the cases of the corpus; `{0}` is a workload, and right as it is")]
     NoTwin(&'static str),

@@ -110,12 +110,12 @@ impl fmt::Display for ExploreReport {
         }
         match (self.found(), self.replayed) {
             (false, false) if self.finished() != Finished::All => {
-                writeln!(f, "interrupted: so far no image found that recovery cannot handle")
+                writeln!(f, "interrupted: so far recovery handled every image that was tried")
             }
             (false, false) if self.models.iter().all(|model| model.outcome.points == 0) => {
                 writeln!(f, "this part holds no work")
             }
-            (false, false) => writeln!(f, "no image found that recovery cannot handle"),
+            (false, false) => writeln!(f, "recovery handled every image that was tried"),
             (false, true) => writeln!(f, "recovery handles this image"),
             (true, _) => Ok(()),
         }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A file of finished units.
@@ -20,6 +21,8 @@ pub(super) struct Resume {
     path: PathBuf,
     /// Why the file could not be written.
     failed: Mutex<Option<io::Error>>,
+    /// Units that were noted this time.
+    noted: AtomicUsize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -71,7 +74,7 @@ impl Resume {
             writeln!(file, "{line}").map_err(failed)?;
         }
         let (file, failed, path) = (Mutex::new(file), Mutex::new(None), path.to_owned());
-        Ok(Resume { known, file, path, failed })
+        Ok(Resume { known, file, path, failed, noted: AtomicUsize::new(0) })
     }
 
     /// The outcome of the unit, if it was done before.
@@ -81,6 +84,7 @@ impl Resume {
 
     /// Notes a unit that is done.
     pub(super) fn add(&self, unit: usize, outcome: &SearchOutcome) {
+        self.noted.fetch_add(1, Ordering::Relaxed);
         let line = Line { unit, outcome: outcome.clone() };
         let line = serde_json::to_string(&line).expect("plain data");
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,11 +93,19 @@ impl Resume {
         }
     }
 
-    /// The error of the file, if it could not be written.
-    pub(super) fn finish(self) -> Result<(), ExploreError> {
+    /// What is to be said if nothing was noted this time.
+    ///
+    /// # Errors
+    /// That of the file, if it could not be written.
+    pub(super) fn finish(self) -> Result<Option<String>, ExploreError> {
         match self.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(ExploreError::Lab(LabError::file(&self.path)(error).to_string())),
-            None => Ok(()),
+            None if self.noted.into_inner() > 0 => Ok(None),
+            None => Ok(Some(format!(
+                "nothing new was noted in {}, as no further part of the work was finished: to get \
+                 further, give it more --seconds",
+                self.path.display()
+            ))),
         }
     }
 }
