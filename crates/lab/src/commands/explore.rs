@@ -89,8 +89,8 @@ pub struct ExploreOptions {
     #[arg(long, value_name = "N", default_value = "10", hide_default_value = true,
           default_value_ifs = [("quick", "true", "2"), ("thorough", "true", "0")])]
     pub seconds: u64,
-    /// Different schedules of the threads to try at most, on each kind of machine; one more at random
-    /// follows every third
+    /// Different schedules of the threads to try at most, on each kind of machine; one more at
+    /// random follows every third
     #[arg(long, default_value_t = SCHEDULES_MAX, value_name = "N", hide_default_value = true)]
     pub schedules: u64,
     /// Interruptions of a thread in one schedule at most, where not at random [default: 2; with
