@@ -24,6 +24,7 @@ use seawall_fiber::Fiber;
 use seawall_memory::relocation::Relocation;
 use seawall_memory::{Addr, Width};
 use std::cell::{Cell, RefCell};
+use std::thread::panicking;
 
 /// Why a run has no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -192,14 +193,15 @@ impl Shared {
         self.behind.iter().find(|(at, _)| *at == call).map_or(0, |(_, behind)| *behind)
     }
 
-    /// Whether the run is over and its threads are only to end.
+    /// Whether the run is over and its threads are only to end; or this one, which has panicked:
+    /// should it pause while it drops what it holds, it could not be ended.
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing.get()
+        self.closing.get() || panicking()
     }
 
     /// Counts the next seam call, after `pause` has let other threads run if it is their turn.
     pub(crate) fn step(&self, pause: impl Fn()) {
-        if self.closing.get() {
+        if self.is_closing() {
             return;
         }
         if self.calls.get() + 1 == self.until.get() {
@@ -220,7 +222,7 @@ impl Shared {
     /// As [`Waiting::note_repeat`].
     #[inline]
     pub(crate) fn note_repeat(&self, thread: usize, read: Read, pause: impl Fn()) {
-        if !self.closing.get() {
+        if !self.is_closing() {
             self.waiting.note_repeat(thread, read, pause);
         }
     }

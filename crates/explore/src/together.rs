@@ -24,6 +24,7 @@ use seawall_memory::{Addr, Fence, Memory, Space, Width, layer, lines_of};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::thread::panicking;
 
 /// Threads of one recovery at most.
 pub const RECOVERY_THREADS_MAX: usize = 64;
@@ -333,7 +334,11 @@ impl RecoveryThread<'_> {
         together.running = self.thread;
     }
 
+    /// A thread that panics, or is over before its end, drops what it holds without a pause.
     fn give_way(&self) {
+        if panicking() {
+            return;
+        }
         let word = |at| self.image.peek(at);
         let is_other = |&other: &usize| other != self.thread && self.waiting.is_ready(other, word);
         if (0..self.waiting.threads()).any(|other| is_other(&other)) {
@@ -343,6 +348,9 @@ impl RecoveryThread<'_> {
 
     #[track_caller]
     fn note_repeat(&self, at: Addr, value: u64) {
+        if panicking() {
+            return;
+        }
         let read: Read = (at, value, Location::caller());
         self.waiting.note_repeat(self.thread, read, || self.pause.pause());
     }
@@ -441,7 +449,7 @@ impl layer::Layer for RecoveryThread<'_> {
     fn spin_while(&self, at: Addr, value: u64) -> u64 {
         loop {
             let now = Memory::load_bits(self, at, Width::B8);
-            if now != value {
+            if now != value || panicking() {
                 return now;
             }
             self.waiting.wait_for(self.thread, Wait::Word(at, value), || self.pause.pause());
