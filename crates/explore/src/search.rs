@@ -59,18 +59,16 @@ pub fn search_on<C: Check>(
     known: &mut Recoveries<C::Found>,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> SearchOutcome {
-    let search = &Search { depth: search.depth.min(DEPTH_MAX), ..search.clone() };
-    let by_lanes = search.model.buffers_stores().then(|| trace.by_lanes()).flatten();
-    let trace = by_lanes.map_or(trace, Arc::new);
+    let (trace, search) = &prepared(trace, search);
     let Recoveries { found, seen } = known;
     let check = &Interned { check, found };
-    let (mut outcome, failed) = look_again(&trace, search, check, seen, watch);
+    let (mut outcome, failed) = look_again(trace, search, check, seen, watch);
     outcome.finding = failed.map(|crashes| {
         // The failure may need fewer crashes.
         let fewer = Search { depth: crashes.len().saturating_sub(2), ..search.clone() };
         let known = &mut Seen::of(&seen.shared());
-        let fewer = (fewer.depth > 0).then(|| look(&trace, &fewer, check, known, watch).1);
-        shrink(&trace, search, check, fewer.flatten().unwrap_or(crashes))
+        let fewer = (fewer.depth > 0).then(|| look(trace, &fewer, check, known, watch).1);
+        shrink(trace, search, check, fewer.flatten().unwrap_or(crashes))
     });
     outcome
 }
@@ -83,11 +81,17 @@ pub(crate) fn is_clean_on<C: Check>(
     known: &mut Recoveries<C::Found>,
     watch: &mut dyn FnMut(f64) -> ControlFlow<()>,
 ) -> bool {
-    let by_lanes = search.model.buffers_stores().then(|| trace.by_lanes()).flatten();
-    let trace = by_lanes.map_or(trace, Arc::new);
+    let (trace, search) = &prepared(trace, search);
     let Recoveries { found, seen } = known;
-    let (outcome, failed) = look_again(&trace, search, &Interned { check, found }, seen, watch);
+    let (outcome, failed) = look_again(trace, search, &Interned { check, found }, seen, watch);
     failed.is_none() && outcome.is_complete()
+}
+
+/// The run as the model sees it, and the search within what is possible.
+fn prepared(trace: Arc<Trace>, search: &Search) -> (Arc<Trace>, Search) {
+    let by_lanes = search.model.buffers_stores().then(|| trace.by_lanes()).flatten();
+    let search = Search { depth: search.depth.min(DEPTH_MAX), ..search.clone() };
+    (by_lanes.map_or(trace, Arc::new), search)
 }
 
 /// What was tried, and the crashes that recovery does not handle.
