@@ -239,9 +239,11 @@ impl CrashImage {
             };
             let after = ready.iter().copied().find(|&thread| Some(thread) > last);
             let default = running.or(after).unwrap_or(first);
-            let thread = match ready.len() {
-                1 => default,
-                _ => {
+            // Threads that only repeat themselves go on in turn, which is no choice.
+            let is_choice = ready.len() > 1 && waiting.is_ready(first, word);
+            let thread = match is_choice {
+                false => default,
+                true => {
                     let others = ready.iter().filter(|&&thread| thread != default);
                     let all = std::iter::once(&default).chain(others);
                     self.choose(all.map(|&thread| thread as u16).collect())

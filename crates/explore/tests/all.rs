@@ -1,6 +1,7 @@
 //! What the explorer promises, seen from outside.
 
 mod bugs;
+mod hostile;
 mod litmus;
 mod oracles;
 mod runs;
