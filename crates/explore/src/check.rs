@@ -36,7 +36,8 @@ pub trait Check {
     }
 
     /// Compares what recovery found with what must have survived a crash at that point: a function
-    /// of the operations done and promised there, not of the event.
+    /// of the operations done and promised there, not of the event. It is also asked about runs
+    /// without some of their flushes and fences, to see whether they are needed.
     ///
     /// # Errors
     /// What is lost, or there but should not be.

@@ -50,7 +50,8 @@ pub struct SearchOutcome {
     /// True if recovery ran several threads.
     #[serde(default)]
     pub has_threads: bool,
-    /// True if some point had more images than memory can hold the recoveries of.
+    /// True if some point had more images than memory can hold the recoveries of, or an image more
+    /// open words than the stack can hold.
     #[serde(default)]
     pub is_full: bool,
     /// The smallest failing image made from the first one found.

@@ -135,6 +135,10 @@ fn look(
     (outcome, failed)
 }
 
+/// Open words and turns of one image up to which each is tried with all its values: each takes some
+/// of the stack.
+const NESTING_MAX: usize = 1000;
+
 /// States after which a search asks whether it may go on, besides after each point.
 const TOLD_EVERY: u64 = 1024;
 
@@ -171,6 +175,8 @@ struct Explorer<'a> {
     cut_here: bool,
     /// States that may still be tried at this point.
     left: u64,
+    /// Words and turns that are open on the way to the current node.
+    nesting: usize,
     watch: &'a mut dyn FnMut(f64) -> ControlFlow<()>,
     /// The part of the search that is done by earlier phases, and of this phase.
     done_before: f64,
@@ -216,6 +222,7 @@ impl<'a> Explorer<'a> {
             cut: false,
             cut_here: false,
             left: 0,
+            nesting: 0,
             watch,
             done_before: 0.0,
             done: 0.0,
@@ -386,8 +393,12 @@ impl<'a> Explorer<'a> {
             if !self.image().is_choice(word) {
                 self.known[..depth].iter_mut().for_each(|known| known.read(word));
             }
-            let Some(value) = self.image().only(word) else {
-                break self.branch(node, word, point, choose);
+            let value = match self.image().only(word) {
+                Some(value) => value,
+                None if self.nesting < NESTING_MAX => {
+                    break self.branch(node, word, point, choose);
+                }
+                None => self.preferred(word),
             };
             match self.follow(node, word, value) {
                 ControlFlow::Continue(next) => node = next,
@@ -396,6 +407,18 @@ impl<'a> Explorer<'a> {
         };
         self.path.truncate(begun);
         flow
+    }
+
+    /// The value that the phase prefers for a word of which too many are open already.
+    fn preferred(&mut self, word: u32) -> u64 {
+        (self.skipped, self.cut, self.cut_here) = (true, true, true);
+        self.outcome.is_full = true;
+        let (mut possible, _) = self.image().possible(word);
+        let is_last = self.phase.prefer == Prefer::Most && !self.image().is_choice(word);
+        let chosen = possible.swap_remove(if is_last { possible.len() - 1 } else { 0 });
+        let kept = self.image().open().keep(&chosen.keeps);
+        debug_assert!(kept, "what is possible can be kept");
+        chosen.value
     }
 
     /// The child of `node` for this value of the word; runs recovery if there is none yet.
@@ -457,7 +480,12 @@ impl<'a> Explorer<'a> {
             self.torn.extend(tears.then_some(line));
             if keeps && self.torn.len() <= self.options.torn_lines {
                 flow = match self.follow(node, word, possible.value) {
-                    ControlFlow::Continue(child) => self.descend(child, point, choose),
+                    ControlFlow::Continue(child) => {
+                        self.nesting += 1;
+                        let flow = self.descend(child, point, choose);
+                        self.nesting -= 1;
+                        flow
+                    }
                     ControlFlow::Break(()) => ControlFlow::Break(()),
                 };
             }

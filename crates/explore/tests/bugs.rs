@@ -413,3 +413,19 @@ fn an_error_at_the_third_start_needs_two_crashes_of_recovery() {
     };
     assert_eq!([0, 1, 2].map(found), [None, None, Some(3)]);
 }
+
+#[test]
+fn a_thousand_lines_that_are_read_while_open_are_cut_and_end_no_process() {
+    let lines = 1..1050u64;
+    let stored = lines.clone();
+    let run = record(Image::new(64 * 1050, 0), &Schedule::default(), move |memory| {
+        stored.clone().for_each(|line| memory.store(Addr::pm(64 * line), 1u64));
+    });
+    let sums = only(move |image| {
+        let _: u64 = lines.clone().map(|line| image.load::<u64>(Addr::pm(64 * line))).sum();
+        Ok(())
+    });
+    let options = Search { depth: 0, budget: 3, ..Search::new(Model::Px86) };
+    let outcome = search(&run.unwrap(), &options, &sums);
+    assert!(outcome.is_full && !outcome.is_complete(), "{outcome}");
+}
