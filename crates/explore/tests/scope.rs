@@ -5,7 +5,6 @@ use seawall_explore::{
     Schedule, Scope, Search, Silence, Traced, Turns, WasteKind, check, explore,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -226,56 +225,6 @@ fn points_with_many_images_are_gone_on_with_while_there_is_time() {
         });
         let covered = of(&scope, pending, judged, &());
         assert_eq!(covered.is_complete(), is_complete, "{covered}");
-    }
-}
-
-#[test]
-fn a_line_that_only_recovery_had_stored_to_is_followed_once_a_run_stores_there() {
-    let program: fn(&Traced<'_>) = |memory| {
-        let signal = Addr::dram(0);
-        if memory.thread() == 0 {
-            memory.store(signal, 1u64);
-            memory.store(signal, 0u64);
-            memory.store(DATA, 1u64);
-            memory.persist(DATA, 8);
-            memory.output(0);
-        } else if memory.load::<u64>(signal) == 1 {
-            memory.store(DONE, 5u64);
-            memory.persist(DONE, 8);
-        }
-    };
-    let recover = |image: &CrashImage| {
-        let found = [DATA, DONE].map(|at| image.load::<u64>(at));
-        if found[0] == 1 {
-            image.store(DONE, 7u64);
-            image.persist(DONE, 8);
-        }
-        Ok(found)
-    };
-    let judge = |found: &[u64; 2], _: &CrashPoint| match found {
-        [1, 5] => Err("both".to_owned()),
-        _ => Ok(()),
-    };
-    for searchers in [1, 4] {
-        let scope = Scope { random: 0, searchers, ..Scope::new(&[Model::Px86], 2) };
-        let covered = of(&scope, program, check(recover, judge), &());
-        assert!(covered.finding().is_some(), "{searchers} searchers: {covered}");
-    }
-}
-
-#[test]
-fn a_panic_while_runs_are_made_ends_the_exploration() {
-    for workers in [1, 4] {
-        let scope = Scope { workers: Some(workers), ..two_threads() };
-        let recorder = Recorder::new(Image::new(4096, 64));
-        let record = |schedule: &Schedule| {
-            let is_third = matches!(&schedule.turns, Turns::Chosen(turns) if turns.len() == 2);
-            assert!(!is_third, "a bug of the caller");
-            let trace = recorder.record(schedule, |memory| counts(memory, false))?;
-            Ok::<_, RunError>(Recorded { trace, check: counted() })
-        };
-        let ended = catch_unwind(AssertUnwindSafe(|| explore(&scope, record, &())));
-        assert!(ended.is_err(), "{workers} workers");
     }
 }
 

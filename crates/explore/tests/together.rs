@@ -4,7 +4,7 @@ use seawall_explore::{
     Check, Covered, CrashImage, CrashPoint, Model, Recorded, Recorder, RecoveryThread, RunError,
     Schedule, Scope, Search, Traced, check, explore, parse_replay, replay,
 };
-use seawall_memory::{Addr, Image, Memory, MemoryExt, Space};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 
 /// A log of two entries, a word each; it is valid while the mark is set.
 const MARK: Addr = Addr::pm(0);
@@ -32,7 +32,7 @@ fn of<C: Check<Found: Send> + Sync + Send>(
     recovery_interruptions: usize,
     check: C,
 ) -> Covered {
-    let recorder = Recorder::new(Image::new(512, 64).with_room(1024));
+    let recorder = Recorder::new(Image::new(512, 64));
     let usual = Scope::new(&[Model::Px86, Model::Bep], 1);
     let search = Search { depth, recovery_interruptions, ..usual.search };
     let record = |schedule: &Schedule| {
@@ -123,9 +123,7 @@ fn an_update_that_one_thread_of_recovery_loses_is_found_told_and_replayed() {
     assert!(steps.iter().any(|step| step.starts_with("thread 1 writes")), "{finding}");
     let (_, choice) = parse_replay(&finding.replay()).unwrap();
     assert_eq!(choice.crashes[0].turns.len(), 1, "one interruption is enough: {choice}");
-    let trace = Recorder::new(Image::new(512, 64).with_room(1024))
-        .record(&Schedule::default(), logs)
-        .unwrap();
+    let trace = Recorder::new(Image::new(512, 64)).record(&Schedule::default(), logs).unwrap();
     let again = replay(&trace, &covered.how.search, &choice, &racy).unwrap();
     assert_eq!(again.map(|again| again.message), Some(finding.message.clone()));
 }
@@ -186,46 +184,7 @@ fn a_turn_that_goes_to_a_paused_thread_is_found_and_replayed() {
     );
     let covered = of(0, 2, &passed_on);
     let finding = covered.finding().expect("two interruptions are enough");
-    let trace = Recorder::new(Image::new(512, 64).with_room(1024))
-        .record(&Schedule::default(), logs)
-        .unwrap();
+    let trace = Recorder::new(Image::new(512, 64)).record(&Schedule::default(), logs).unwrap();
     let again = replay(&trace, &covered.how.search, &finding.choice, &passed_on).unwrap();
     assert_eq!(again.map(|again| again.message), Some("met".into()));
-}
-
-#[test]
-fn a_pool_that_grows_is_a_place_to_interrupt_a_thread_of_recovery() {
-    let grows = |image: &CrashImage| {
-        image.together(2, |memory| {
-            if memory.thread() == 0 {
-                memory.store(ENDED, 1u64);
-                assert!(memory.space().is_some_and(|space| space.grow(1024)));
-            } else if memory.load::<u64>(ENDED) == 1 {
-                memory.load::<u64>(Addr::pm(800)); // forgot to wait
-            }
-        });
-        Ok(())
-    };
-    let covered = of(0, 1, check(grows, |(), _| Ok(())));
-    let finding = covered.finding().expect("the pool may be too short yet");
-    assert!(finding.message.contains("outside its region"), "{finding}");
-}
-
-#[test]
-fn words_of_one_non_temporal_write_of_recovery_persist_in_any_order() {
-    let record = |image: &CrashImage| {
-        let (data, mark) = (Addr::pm(192), Addr::pm(200));
-        if image.load::<u64>(mark) == 0 {
-            image.write_nt(data, &[7u64.to_le_bytes(), 1u64.to_le_bytes()].concat());
-            image.drain();
-        }
-        Ok([data, mark].map(|at| image.load::<u64>(at)))
-    };
-    let whole = |found: &[u64; 2], _: &CrashPoint| match found {
-        [7, 1] => Ok(()),
-        _ => Err(format!("{found:?}")),
-    };
-    assert!(of(0, 0, check(record, whole)).finding().is_none());
-    let covered = of(1, 0, check(record, whole));
-    assert_eq!(covered.finding().expect("the mark comes first").message, "[0, 1]");
 }
