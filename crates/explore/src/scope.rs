@@ -137,6 +137,9 @@ where
     C::Found: Send,
     E: Send,
 {
+    let (number, of) = how.part;
+    let (part, searchers) = ((number, of.max(1)), how.searchers.max(1));
+    let how = &Scope { part, searchers, ..how.clone() };
     let kinds = kinds(&how.models);
     let record = |schedule: &Schedule| {
         let turns = || TurnsName(schedule.turns.clone(), schedule.seed);

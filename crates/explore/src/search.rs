@@ -139,8 +139,9 @@ fn look(
 /// of the stack.
 const NESTING_MAX: usize = 1000;
 
-/// States after which a search asks whether it may go on, besides after each point.
-const TOLD_EVERY: u64 = 1024;
+/// Reads of recovery that are followed until a search asks whether it may go on, besides after each
+/// point.
+const TOLD_EVERY: u32 = 4096;
 
 struct Explorer<'a> {
     trace: &'a Arc<Trace>,
@@ -175,6 +176,8 @@ struct Explorer<'a> {
     cut_here: bool,
     /// States that may still be tried at this point.
     left: u64,
+    /// Reads of recovery that were followed.
+    followed: u32,
     /// Words and turns that are open on the way to the current node.
     nesting: usize,
     watch: &'a mut dyn FnMut(f64) -> ControlFlow<()>,
@@ -222,6 +225,7 @@ impl<'a> Explorer<'a> {
             cut: false,
             cut_here: false,
             left: 0,
+            followed: 0,
             nesting: 0,
             watch,
             done_before: 0.0,
@@ -425,6 +429,10 @@ impl<'a> Explorer<'a> {
     #[inline]
     fn follow(&mut self, node: NodeId, word: u32, value: u64) -> ControlFlow<(), NodeId> {
         let tree = self.tree();
+        self.followed = self.followed.wrapping_add(1);
+        if self.followed.is_multiple_of(TOLD_EVERY) {
+            self.tell()?;
+        }
         self.path.push((word, value));
         if let Some(child) = self.seen.tree(tree).child(node, value) {
             return ControlFlow::Continue(child);
@@ -531,9 +539,6 @@ impl<'a> Explorer<'a> {
         }
         self.left = self.left.saturating_sub(1);
         self.tried += 1;
-        if self.tried.is_multiple_of(TOLD_EVERY) {
-            self.tell()?;
-        }
         self.outcome.states += 1;
         if !self.is_good(found, point) {
             let cuts = self.image().open().largest().into_iter();
