@@ -126,9 +126,11 @@ impl Covered {
         let whole = done.iter().filter(|done| !done.outcome.stopped || done.run % KIND == 0);
         let runs = whole.map(|done| done.run).collect::<BTreeSet<_>>().len();
         let silence = silence(&done, &models);
-        let is_x86 = how.models.contains(&Model::Px86);
-        let waste = done.into_iter().filter(|done| is_x86 && done.is_first).map(|done| done.waste);
-        let waste = together(waste);
+        // Only the runs on x86 count.
+        let kind = |done: &Done| done.number / KIND;
+        let x86 = done.iter().find(|done| done.model == Model::Px86).map(kind);
+        let firsts = done.into_iter().filter(|done| done.is_first && Some(kind(done)) == x86);
+        let waste = together(firsts.map(|done| done.waste));
         Covered {
             how: how.clone(),
             kinds,
