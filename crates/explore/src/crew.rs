@@ -14,12 +14,12 @@ use crate::recoveries::{Recoveries, Seen};
 use crate::schedule::{Schedule, TurnsName};
 use crate::scope::{KIND, Onlooker, Recorded, Scope};
 use crate::search::search_on;
-use crate::spare::host_threads;
 use crate::together::Sharing;
 use crate::trace::Trace;
 use crate::waste::waste;
 use seawall_memory::Model;
 use std::collections::VecDeque;
+use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,6 +31,11 @@ const MORE_IMAGES: u64 = 8;
 
 /// Units that wait at most before who makes runs works, too.
 const WAITING_MAX: usize = 32;
+
+/// Threads of the host.
+pub(crate) fn host_threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
 
 /// A run that units are of.
 pub(crate) struct Run<C> {
@@ -325,7 +330,9 @@ where
         }
         let is_wanted = time.is_some() || search.thorough;
         let more = unit.point_limit.saturating_mul(MORE_IMAGES);
-        (is_wanted && !outcome.out_of_budget && !outcome.is_full).then_some((more, end))
+        // What is left out for other reasons, more images of a point do not bring.
+        let is_cut = outcome.sampled_points > 0 && !outcome.out_of_budget && !outcome.is_full;
+        (is_wanted && is_cut).then_some((more, end))
     }
 
     /// When the time is over.

@@ -10,12 +10,12 @@
 
 use crate::check::Check;
 use crate::covered::{Covered, Machines};
-use crate::crew::{Crew, Run, Unit};
+use crate::crew::{Crew, Run, Unit, host_threads};
 use crate::interleavings::{Schedules, Tried};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
 use crate::schedule::{Schedule, Turns, TurnsName};
-use crate::spare::{host_threads, spare};
+use crate::spare::spare;
 use crate::together::Sharing;
 use crate::trace::Trace;
 use crate::waste::Waste;

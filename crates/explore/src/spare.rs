@@ -12,7 +12,6 @@ use crate::search::is_clean_on;
 use crate::trace::{Kind, Trace};
 use crate::waste::{Waste, WasteKind};
 use std::collections::BTreeSet;
-use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,9 +106,4 @@ where
         Waste { kind: *kind, place: place.clone(), times: *times, calls: *times }
     };
     found.iter().map(waste).collect()
-}
-
-/// Threads of the host.
-pub(crate) fn host_threads() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
 }

@@ -3,8 +3,9 @@
 //! Elsewhere in the corpus a bug is cut out. Here it is left where it was found: in an index with
 //! all of its operations, which two threads use at once, and nothing points at the place. An index
 //! is an [`Index`]; [`Threads`] makes a [`Program`] of it: each thread inserts and removes keys of
-//! its own and looks up those of others, keys of all threads lie in the same nodes, and what
-//! survives must hold each operation that had completed.
+//! its own, keys of all threads lie in the same nodes, and what survives must be what some number
+//! of each thread's operations leave, no fewer than had completed. Keys are looked up after a crash
+//! only.
 
 pub(crate) mod bwtree;
 pub(crate) mod clht;
