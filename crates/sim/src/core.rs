@@ -13,8 +13,9 @@ pub(crate) mod write_combining;
 use crate::config::Machine;
 use crate::engine::counters::{Reason, Stalls};
 use crate::{Cycle, LineId};
-use seawall_memory::{Addr, LINE_BYTES};
+use seawall_memory::Addr;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The distance in bytes from a loaded pointer within which an access counts as using it.
 const OBJECT_BYTES: u64 = 1024;
@@ -34,7 +35,8 @@ pub(crate) struct Waiter {
 pub(crate) enum Kind {
     /// `value` under `mask` goes to `word` of `line`.
     Store,
-    /// A word of a line of a copy; takes no place, and leaves with the entry behind it.
+    /// A word of a line of a copy, or of a store of several words; takes no place, and leaves with
+    /// the entry behind it.
     Part,
     /// The last word of a line of a copy; it sets the line's pending bit.
     Copy,
@@ -73,11 +75,20 @@ impl Kind {
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
     pub(crate) word: u8,
+    /// The number of the program's stores that it stands for.
+    pub(crate) count: u16,
     pub(crate) line: LineId,
     /// When the instruction retires; the entry cannot drain before.
     pub(crate) from: Cycle,
     pub(crate) mask: u64,
     pub(crate) value: u64,
+}
+
+impl Entry {
+    /// An entry that writes nothing.
+    pub(crate) fn mark(kind: Kind, line: LineId) -> Entry {
+        Entry { kind, word: 0, count: 0, line, from: 0, mask: 0, value: 0 }
+    }
 }
 
 /// A store buffer with store-to-load forwarding.
@@ -146,6 +157,17 @@ impl StoreBuffer {
         Some(entry)
     }
 
+    /// Performs the store at the head, with all its words, on the data of its line.
+    pub(crate) fn lay_head_over(&self, data: &mut [u64; 8]) {
+        for entry in &self.entries {
+            let word = &mut data[usize::from(entry.word % 8)];
+            *word = *word & !entry.mask | entry.value & entry.mask;
+            if entry.kind != Kind::Part {
+                return;
+            }
+        }
+    }
+
     /// True if a non-temporal store to `line` waits.
     pub(crate) fn has_non_temporal(&self, line: LineId) -> bool {
         self.entries.iter().any(|entry| entry.kind == Kind::NonTemporal && entry.line == line)
@@ -205,6 +227,8 @@ pub(crate) enum Waits {
     Drain,
     /// The loss of its copy of a line.
     Change(LineId),
+    /// Another program, which unparks it.
+    Parked,
     /// Nothing: its function has returned.
     Done,
 }
@@ -221,6 +245,8 @@ pub(crate) struct Core {
     pub(crate) clock: Cycle,
     /// What the program waits for.
     pub(crate) waits: Waits,
+    /// Whether another program has unparked it since it last parked.
+    pub(crate) is_unparked: bool,
     /// Whether the program's current instruction has been issued.
     pub(crate) started: bool,
     /// The cycle up to which time has been accounted.
@@ -243,8 +269,8 @@ pub(crate) struct Core {
     retire_at: (Cycle, u64),
     /// The arrival times of the lines that the core's loads have requested.
     misses: Vec<(Cycle, Reason)>,
-    /// The size of the larger memory in bytes: an upper bound of addresses.
-    address_limit: u64,
+    /// What can be the address of an object in memory.
+    pub(crate) addresses: Range<u64>,
     pointers: [(u64, Cycle); POINTERS],
     next_pointer: usize,
     pointers_until: Cycle,
@@ -256,8 +282,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// A core of a machine whose memories have up to `address_limit` bytes.
-    pub(crate) fn new(machine: &Machine, address_limit: u64) -> Core {
+    /// A core of a machine whose objects have these addresses, but for the bit of volatile ones.
+    pub(crate) fn new(machine: &Machine, addresses: Range<u64>) -> Core {
         let width = machine.core.width;
         let (slot, per_cycle) = match machine.core.parallelism {
             Some(parallelism) if parallelism < 1000 * width => (1000, parallelism),
@@ -266,6 +292,7 @@ impl Core {
         Core {
             clock: 0,
             waits: Waits::Nothing,
+            is_unparked: false,
             started: false,
             since: 0,
             buffer: StoreBuffer::default(),
@@ -278,7 +305,7 @@ impl Core {
             loads: VecDeque::new(),
             retire_at: NEVER,
             misses: Vec::new(),
-            address_limit,
+            addresses,
             pointers: [(0, 0); POINTERS],
             next_pointer: 0,
             pointers_until: 0,
@@ -385,7 +412,7 @@ impl Core {
     #[inline]
     pub(crate) fn loaded(&mut self, value: u64, done: Cycle, reason: Reason, long: bool) {
         let is_address =
-            value >= LINE_BYTES && Addr::from_bits(value).offset() < self.address_limit;
+            value >= self.addresses.start && Addr::from_bits(value).offset() < self.addresses.end;
         if is_address && done > self.clock {
             self.pointers[self.next_pointer] = (value, done);
             self.next_pointer = (self.next_pointer + 1) % POINTERS;
@@ -438,7 +465,7 @@ mod tests {
     fn core_with(parallelism: Option<u32>) -> Core {
         let mut machine = Machine::load("micro15").unwrap();
         machine.core.parallelism = parallelism;
-        Core::new(&machine, 1 << 20)
+        Core::new(&machine, 64..1 << 20)
     }
 
     #[test]
@@ -504,8 +531,7 @@ mod tests {
     #[test]
     fn a_waiting_store_is_forwarded_byte_by_byte() {
         let mut buffer = StoreBuffer::default();
-        let store =
-            |mask, value| Entry { kind: Kind::Store, word: 2, line: 9, from: 0, mask, value };
+        let store = |mask, value| Entry { word: 2, mask, value, ..Entry::mark(Kind::Store, 9) };
         buffer.push(store(0xffff, 0x1111));
         buffer.push(store(0xff, 0x22));
         assert_eq!(buffer.pending(9, 2), (0xffff, 0x1122));
@@ -521,9 +547,9 @@ mod tests {
     #[test]
     fn outputs_take_no_place_in_the_store_buffer() {
         let mut buffer = StoreBuffer::default();
-        buffer.push(Entry { kind: Kind::Output, word: 0, line: 0, from: 0, mask: 0, value: 1 });
+        buffer.push(Entry { value: 1, ..Entry::mark(Kind::Output, 0) });
         assert_eq!(buffer.len(), 0);
-        buffer.push(Entry { kind: Kind::Order, word: 0, line: 0, from: 0, mask: 0, value: 0 });
+        buffer.push(Entry::mark(Kind::Order, 0));
         assert_eq!(buffer.len(), 1);
     }
 }

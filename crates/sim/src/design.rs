@@ -59,6 +59,10 @@ pub(crate) trait Design: Sized {
     ) {
     }
 
+    /// The store of a locked operation of `core`'s program, for which [`store`](Design::store) was
+    /// asked, is not performed: its comparison failed, or the program has ended.
+    fn forgone(&mut self, hw: &mut Hw<Self::Message>, core: usize, now: Cycle) {}
+
     /// The program of `core` is about to run a locked operation; its store buffer is empty.
     fn locked(&mut self, hw: &mut Hw<Self::Message>, who: Waiter, now: Cycle) -> Gate {
         Gate::Go
@@ -207,7 +211,9 @@ pub(crate) trait Design: Sized {
     }
 }
 
-/// A store about to be performed: the line, and the way of the storing core's L1 that has it.
+/// A store about to be performed: the line, and the way of the storing core's L1 that has it. Of a
+/// store of several words, and of a locked operation whose value is not known yet (its mask is
+/// empty), the line is what counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
     pub(crate) line: LineId,
@@ -215,4 +221,13 @@ pub(crate) struct Store {
     pub(crate) word: u8,
     pub(crate) mask: u64,
     pub(crate) value: u64,
+}
+
+impl Store {
+    /// Performs the store on the data of its line.
+    #[inline]
+    pub(crate) fn lay_over(&self, data: &mut LineData) {
+        let word = &mut data[usize::from(self.word % 8)];
+        *word = *word & !self.mask | self.value & self.mask;
+    }
 }

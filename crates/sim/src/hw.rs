@@ -16,6 +16,7 @@ use crate::memory::versions::{LineData, Values, Version};
 use crate::noc::mesh::{Mesh, Tile};
 use crate::{Cycle, LineId};
 use seawall_memory::LINE_BYTES;
+use std::ops::Range;
 
 mod flushes;
 mod writes;
@@ -81,8 +82,10 @@ pub(crate) struct Hw<M> {
     pub(crate) counters: Counters,
     /// The number of lines that survive a crash: those of the program, then those of the design.
     pub(crate) pm_lines: LineId,
-    /// The number of persistent lines of the program.
+    /// The number of persistent lines that the program can have.
     pub(crate) program_lines: LineId,
+    /// The lines that there are.
+    pub(crate) lines: Lines,
     /// Whether dirty persistent lines that leave the shared cache are dropped instead of written.
     drops_evictions: bool,
     bank_tiles: Vec<u8>,
@@ -92,27 +95,57 @@ pub(crate) struct Hw<M> {
 /// What persists on a machine, and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Persistence {
-    /// The number of persistent lines of the program.
+    /// The number of persistent lines that the program can have.
     pub(crate) program_lines: LineId,
     /// The number of all persistent lines, those of the design included.
     pub(crate) pm_lines: LineId,
+    /// Whether the program's lines come into being one by one, and none is there at first.
+    pub(crate) grows: bool,
     /// Whether a write is durable once its controller's queue has accepted it.
     pub(crate) adr: bool,
     /// Whether dirty persistent lines that leave the shared cache are dropped.
     pub(crate) drops_evictions: bool,
 }
 
+/// The lines that a cache can have. All numbers have one, unless lines come into being one by one.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    /// The end of the program's persistent lines, which begin with line 0.
+    pub(crate) program: LineId,
+    /// The end of all lines.
+    pub(crate) end: LineId,
+    /// Persistent lines that are not there.
+    missing: Range<LineId>,
+}
+
+impl Lines {
+    /// Whether there is such a line.
+    pub(crate) fn has(&self, line: LineId) -> bool {
+        line < self.end && !self.missing.contains(&line)
+    }
+
+    /// Adds persistent lines of the program.
+    pub(crate) fn add_persistent(&mut self, lines: LineId) {
+        self.program += lines;
+        self.missing.start = self.program;
+    }
+}
+
 impl<M: Copy> Hw<M> {
     pub(crate) fn new(machine: &Machine, cells: Vec<LineData>, persistence: Persistence) -> Self {
-        let Persistence { program_lines, pm_lines, adr, drops_evictions } = persistence;
+        let Persistence { program_lines, pm_lines, grows, adr, drops_evictions } = persistence;
         let (tiles, columns) = (machine.core.count, machine.columns());
-        let address_limit = cells.len() as u64 * LINE_BYTES;
+        let lines = cells.len() as LineId;
+        let addresses = if grows { 0..0 } else { LINE_BYTES..u64::from(lines) * LINE_BYTES };
         Hw {
-            cores: (0..tiles).map(|_| Core::new(machine, address_limit)).collect(),
+            cores: (0..tiles).map(|_| Core::new(machine, addresses.clone())).collect(),
             private: (0..tiles).map(|_| Private::new(machine)).collect(),
             prefetchers: StreamPrefetcher::of_machine(machine),
             write_combining: vec![WriteCombiningBuffer::new(machine.core.write_combining); tiles],
-            llc: Llc::new(machine, cells.len() as LineId),
+            llc: match grows {
+                true => Llc::in_parts(machine, pm_lines),
+                false => Llc::new(machine, lines),
+            },
             ports: vec![Calendar::default(); machine.llc.banks],
             mesh: Mesh::new(machine),
             memory: Memory::new(machine, pm_lines, adr),
@@ -121,6 +154,10 @@ impl<M: Copy> Hw<M> {
             counters: Counters::default(),
             pm_lines,
             program_lines,
+            lines: match grows {
+                true => Lines { program: 0, end: pm_lines, missing: 0..pm_lines },
+                false => Lines { program: program_lines, end: lines, missing: 0..0 },
+            },
             drops_evictions,
             bank_tiles: (0..machine.llc.banks).map(|bank| (bank % tiles) as u8).collect(),
             corners: [0, tiles - 1, columns - 1, tiles - columns],
@@ -321,10 +358,29 @@ impl<M: Copy> Hw<M> {
         (ready >= now && ready > 0).then_some(ready)
     }
 
+    /// The program's lines that a cache can have, persistent ones first.
+    pub(crate) fn all_lines(&self) -> impl Iterator<Item = LineId> + use<M> {
+        (0..self.lines.program).chain(self.pm_lines..self.lines.end)
+    }
+
+    /// The shared values of all persistent lines. Those that are not there cost nothing: the system
+    /// has zeroed memory ready.
+    fn persistent(&self) -> Vec<LineData> {
+        let (shared, all) = (self.values.all_shared(), self.pm_lines as usize);
+        if self.lines.program == self.program_lines {
+            return shared[..all].to_vec();
+        }
+        let mut lines = vec![[0; 8]; all];
+        for range in [0..self.lines.program as usize, self.program_lines as usize..all] {
+            lines[range.clone()].copy_from_slice(&shared[range]);
+        }
+        lines
+    }
+
     /// The persistent lines that a crash at the end of cycle `at`, not before the present, leaves.
     pub(crate) fn image(&self, at: Cycle) -> Vec<LineData> {
-        let mut image = self.values.all_shared()[..self.pm_lines as usize].to_vec();
-        for (line, value) in image.iter_mut().enumerate() {
+        let mut image = self.persistent();
+        for (line, value) in image[..self.lines.program as usize].iter_mut().enumerate() {
             let version = self.llc.entry(line as LineId).memory;
             if version.is_some() {
                 *value = *self.values.version(version);
@@ -334,10 +390,10 @@ impl<M: Copy> Hw<M> {
         image
     }
 
-    /// The newest value of every persistent line, in the caches or in memory: the image of a
-    /// machine whose caches survive.
+    /// The newest value of every persistent line of the program, in the caches or in memory: the
+    /// image of a machine whose caches survive.
     pub(crate) fn newest(&self) -> Vec<LineData> {
-        let mut newest = self.values.all_shared()[..self.pm_lines as usize].to_vec();
+        let mut newest = self.values.all_shared()[..self.lines.program as usize].to_vec();
         let dirty = self.private.iter().flat_map(Private::dirty);
         for (line, version) in dirty.filter(|(line, _)| self.is_pm(*line)) {
             newest[line as usize] = *self.values.version(version);
@@ -349,7 +405,7 @@ impl<M: Copy> Hw<M> {
     /// one level only, at most one copy has write permission, and without a shared cache every
     /// present line has copies. Costs a walk over all lines and caches.
     pub(crate) fn check_directory(&self) {
-        for line in 0..self.values.lines() {
+        for line in self.all_lines() {
             let entry = self.llc.entry(line);
             if self.config.llc.directory_only && self.llc.find(line).is_some() {
                 assert_ne!(entry.sharers, 0, "line {line} is where no cache is");

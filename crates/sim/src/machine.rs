@@ -5,8 +5,6 @@
 //! drains in turns of its own. So the order of everything that one core can see of another is
 //! exact.
 
-use crate::caches::private::State;
-use crate::caches::shared::NO_LINE;
 use crate::core::Waiter;
 use crate::core::write_combining::Origin;
 use crate::core::{Kind, Waits};
@@ -15,10 +13,14 @@ use crate::engine::counters::Reason;
 use crate::engine::event_queue::Turn;
 use crate::hw::{Event, Hw, Persistence};
 use crate::memory::versions::LineData;
-use crate::run::{Crash, Observer, RunOutcome, Setup, SimError};
+use crate::run::{Contents, Crash, Observer, RunOutcome, Setup, SimError};
 use crate::seam::{CorePort as _, SimMemory};
 use crate::{Cycle, LineId, Machine};
+use locked::Held;
+use pages::{PAGE_LINES, Pages};
+use region::Region;
 use seawall_fiber::Fiber;
+use seawall_memory::LINE_BYTES;
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io;
@@ -27,14 +29,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trace::Trace;
 
-/// Lines of a page of 4 KiB.
-const PAGE_LINES: LineId = 64;
-
 mod front;
+mod hosted;
+mod locked;
 mod non_temporal;
+mod pages;
+mod region;
 mod relocation;
 mod stores;
 mod trace;
+mod warm;
+mod wide;
 
 /// A machine with a design.
 pub(crate) struct System<D: Design> {
@@ -42,6 +47,17 @@ pub(crate) struct System<D: Design> {
     pub(super) design: D,
     pub(super) observer: Rc<RefCell<dyn Observer>>,
     pub(super) trace: Trace,
+    /// How many persistent lines have offsets for addresses: those of the program, or none in a
+    /// simulation in host addresses.
+    offset_lines: LineId,
+    /// Where the pages of the host are in such a simulation.
+    pages: Option<Box<Pages>>,
+    /// The locked instruction that the host executes at this moment.
+    held: Option<Held>,
+    region: Region,
+    /// Why the run must end.
+    failure: Option<SimError>,
+    programs: usize,
     running: usize,
     stop: Arc<AtomicBool>,
     cycles_max: Cycle,
@@ -60,46 +76,91 @@ pub(crate) fn run<D: Design + 'static>(
     design: impl FnOnce(&Machine, LineId) -> D,
     adr: bool,
 ) -> Result<RunOutcome, SimError> {
-    let mut cells = to_lines(&setup.pm);
-    let design = design(&setup.machine, cells.len() as LineId);
-    let program_lines = cells.len() as LineId;
-    cells.resize(cells.len() + design.own_lines() as usize, [0; 8]);
-    let pm_lines = cells.len() as LineId;
-    cells.extend(to_lines(&setup.dram));
-    let pm_bytes = setup.pm.len();
+    let program_lines = match &setup.contents {
+        Contents::Bytes { pm, .. } => (pm.len() as u64).div_ceil(LINE_BYTES) as LineId,
+        Contents::Host(space) => lines_of_pages(space.pm_bytes),
+    };
+    let design = design(&setup.machine, program_lines);
+    let pm_lines = program_lines + design.own_lines();
+    let cells = match &setup.contents {
+        Contents::Bytes { pm, dram } => {
+            let mut cells = to_lines(pm);
+            cells.resize(pm_lines as usize, [0; 8]);
+            cells.extend(to_lines(dram));
+            cells
+        }
+        // Zeroed memory that the system gives when it is touched.
+        Contents::Host(space) => {
+            vec![[0; 8]; (pm_lines + lines_of_pages(space.dram_bytes)) as usize]
+        }
+    };
+    let (grows, pm_bytes) = match &setup.contents {
+        Contents::Bytes { pm, .. } => (false, Some(pm.len())),
+        Contents::Host(_) => (true, None),
+    };
     let drops_evictions = D::DROPS_EVICTIONS;
-    let persistence = Persistence { program_lines, pm_lines, adr, drops_evictions };
+    let persistence = Persistence { program_lines, pm_lines, grows, adr, drops_evictions };
     let mut hw = Hw::new(&setup.machine, cells, persistence);
-    if setup.warm {
-        warm(&mut hw, setup.programs.len().max(1));
-    }
     let programs = setup.programs.len();
+    if setup.warm {
+        let cores: Vec<usize> = (0..programs.max(1)).collect();
+        warm::warm(&mut hw, &cores, |_, _, _| true);
+    }
     let trace = Trace::new(setup.observer.borrow().watches_accesses(), setup.machine.core.count);
     let machine = Rc::new(RefCell::new(System {
         design,
         observer: setup.observer,
         trace,
+        offset_lines: if grows { 0 } else { program_lines },
+        pages: grows.then(Box::default),
+        held: None,
+        region: Region::default(),
+        failure: None,
+        programs,
         running: programs,
         stop: setup.stop,
         cycles_max: setup.cycles_max,
         hw,
     }));
-    let mut fibers: Vec<Fiber> = Vec::new();
+    let mut fibers = Fibers { of_core: Vec::new(), are_foreign: grows };
     for (core, program) in setup.programs.into_iter().enumerate() {
         machine.borrow_mut().hw.queue.program(0, core);
         let machine = machine.clone();
-        let fiber = Fiber::new(move |pause| {
+        let fiber = Fiber::with_stack(setup.stack_bytes, move |pause| {
             let memory = SimMemory::new(machine.clone(), core, pause);
             program(&memory);
             machine.borrow_mut().finished(core);
         });
         let no_stack = |error: io::Error| SimError::Stack { program: core, why: error.to_string() };
-        fibers.push(fiber.map_err(no_stack)?);
+        fibers.of_core.push(fiber.map_err(no_stack)?);
     }
-    turn_by_turn(&machine, &mut fibers)?;
+    turn_by_turn(&machine, &mut fibers.of_core)?;
     drop(fibers);
     let machine = machine.borrow();
-    Ok(machine.outcome(programs, pm_bytes))
+    Ok(machine.outcome(pm_bytes))
+}
+
+/// The fibers of a run.
+struct Fibers {
+    of_core: Vec<Fiber>,
+    /// Whether they run code that cannot be unwound.
+    are_foreign: bool,
+}
+
+/// Foreign code that has not returned is forgotten.
+impl Drop for Fibers {
+    fn drop(&mut self) {
+        for fiber in self.of_core.drain(..) {
+            if self.are_foreign && !fiber.is_done() {
+                std::mem::forget(fiber);
+            }
+        }
+    }
+}
+
+/// The lines of the whole pages in `bytes`.
+fn lines_of_pages(bytes: u64) -> LineId {
+    (bytes / (u64::from(PAGE_LINES) * LINE_BYTES)) as LineId * PAGE_LINES
 }
 
 fn turn_by_turn<D: Design + 'static>(
@@ -123,6 +184,9 @@ fn turn_by_turn<D: Design + 'static>(
 impl<D: Design> System<D> {
     /// Processes events inside the machine, up to the next turn of a program.
     fn advance(&mut self) -> Next {
+        if let Some(error) = self.failure.take() {
+            return Next::End(error);
+        }
         while !self.stop.load(Ordering::Relaxed) {
             let Some((now, turn)) = self.hw.queue.pop() else {
                 if self.leave_at_rest() {
@@ -134,6 +198,8 @@ impl<D: Design> System<D> {
                 return Next::End(SimError::TooLong { cycles: self.cycles_max });
             }
             match turn {
+                // One that has ended may still be woken by what it waited for.
+                Turn::Program(core) if self.hw.cores[core].waits == Waits::Done => {}
                 Turn::Program(core) => return Next::Resume(core),
                 Turn::Stores(core) => self.drain_stores(core, now),
                 Turn::Event(event) => self.happen(event, now),
@@ -175,8 +241,7 @@ impl<D: Design> System<D> {
                 let mut image = self.hw.image(now);
                 self.design.save(&self.hw, &mut image);
                 let stores = self.design.recover(&mut image);
-                image.truncate(self.hw.program_lines as usize);
-                let pm = to_bytes(&image);
+                let pm = to_bytes(&image[..self.hw.lines.program as usize]);
                 self.observer.borrow_mut().crash(now, Crash { pm, stores });
             }
         }
@@ -185,7 +250,9 @@ impl<D: Design> System<D> {
     fn deadlock(&self) -> SimError {
         let mut who = String::new();
         for (core, state) in self.hw.cores.iter().enumerate() {
-            if state.waits != Waits::Done && (state.clock > 0 || state.started) {
+            if state.waits == Waits::Parked {
+                let _ = write!(who, "core {core} is parked; ");
+            } else if state.waits != Waits::Done && (state.clock > 0 || state.started) {
                 let head = state.buffer.entries.front().map(|entry| entry.kind);
                 let _ = write!(who, "core {core} waits for {:?}", state.waits);
                 if let (Some(head), Some(reason)) = (head, state.buffer.reason) {
@@ -195,21 +262,6 @@ impl<D: Design> System<D> {
             }
         }
         SimError::Deadlock { cycle: self.hw.queue.now(), who }
-    }
-
-    fn outcome(&self, programs: usize, pm_bytes: usize) -> RunOutcome {
-        let finished: Vec<Cycle> =
-            self.hw.cores[..programs].iter().map(|core| core.clock).collect();
-        let cycles = finished.iter().copied().max().unwrap_or(0);
-        let stalls = self.hw.cores[..programs].iter().map(|core| {
-            let mut stalls = core.stalls;
-            stalls.add(Reason::Idle, cycles - core.clock);
-            stalls
-        });
-        let counters = self.hw.all_counters();
-        let mut pm = to_bytes(&self.hw.newest());
-        pm.truncate(pm_bytes);
-        RunOutcome { cycles, finished, stalls: stalls.collect(), counters, pm }
     }
 
     /// The program of `core` has returned; its store buffer drains in the background.
@@ -252,26 +304,6 @@ impl<D: Design> System<D> {
 
     pub(super) fn waiter(core: usize, is_program: bool) -> Waiter {
         Waiter { core, is_program }
-    }
-}
-
-/// Fills the shared cache with as much of memory as fits, persistent lines first. Without one, the
-/// private caches of the cores that run `programs` are filled: with the first page those of the
-/// first core, with the next those of the second. No line has an owner, as none has been written.
-fn warm<M: Copy>(hw: &mut Hw<M>, programs: usize) {
-    for line in (0..hw.program_lines).chain(hw.pm_lines..hw.values.lines()) {
-        let (place, None) = hw.llc.victim(line) else { continue };
-        if !hw.config.llc.directory_only {
-            hw.llc.fill(place, line, 0);
-            continue;
-        }
-        let core = (line / PAGE_LINES) as usize % programs;
-        let (way, victim) = hw.private[core].far_victim(line);
-        if victim == NO_LINE {
-            hw.llc.fill(place, line, 0);
-            hw.llc.entry_mut(line).sharers = 1 << core;
-            hw.private[core].fill(way, line, State::Shared, (0, Reason::LoadL2));
-        }
     }
 }
 

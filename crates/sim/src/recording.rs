@@ -168,6 +168,11 @@ impl Observer for Recording {
         }
     }
 
+    fn mapped(&mut self, first_byte: u64, contents: &[u8]) {
+        assert_eq!(first_byte, self.before.len() as u64, "pages are mapped in order");
+        self.before.extend_from_slice(contents);
+    }
+
     fn watches_accesses(&self) -> bool {
         true
     }

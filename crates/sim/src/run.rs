@@ -20,6 +20,13 @@ pub trait Observer {
     /// Receives what a crash at the end of cycle `now` leaves. The run continues.
     fn crash(&mut self, now: Cycle, crash: Crash);
 
+    /// A page of the host has become the persistent bytes from `first_byte` on, with these
+    /// contents: see [`Simulation::of_host`](crate::Simulation::of_host). Images of crashes have
+    /// them from now on.
+    fn mapped(&mut self, first_byte: u64, contents: &[u8]) {
+        let _ = (first_byte, contents);
+    }
+
     /// Whether the observer needs every access. Called once, at the start.
     fn watches_accesses(&self) -> bool {
         false
@@ -132,24 +139,75 @@ pub enum SimError {
         /// The system's error.
         why: String,
     },
+    /// A simulation in host addresses has mapped all its lines.
+    #[error(
+        "the program touches more than {bytes} bytes of {kind} memory; give the simulation more"
+    )]
+    HostSpaceFull {
+        /// Which memory.
+        kind: &'static str,
+        /// Its capacity.
+        bytes: u64,
+    },
     /// The caller requested a stop.
     #[error("stopped on request")]
     Stopped,
 }
 
+/// The memory of a simulation in [host addresses](crate::Simulation::of_host): how much of each
+/// kind can be mapped. What is not mapped costs nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostSpace {
+    /// Persistent bytes.
+    pub pm_bytes: u64,
+    /// Volatile bytes.
+    pub dram_bytes: u64,
+}
+
+/// What memory has at the start.
+pub(crate) enum Contents {
+    /// These bytes.
+    Bytes { pm: Vec<u8>, dram: Vec<u8> },
+    /// Nothing: pages of the host are mapped later.
+    Host(HostSpace),
+}
+
+impl Contents {
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Contents::Bytes { pm, dram } => (pm.len() + dram.len()) as u64,
+            Contents::Host(space) => space.pm_bytes.saturating_add(space.dram_bytes),
+        }
+    }
+}
+
 /// A run, as the simulation passes it to the design's machine.
 pub(crate) struct Setup {
     pub(crate) machine: Machine,
-    pub(crate) pm: Vec<u8>,
-    pub(crate) dram: Vec<u8>,
+    pub(crate) contents: Contents,
     pub(crate) warm: bool,
     pub(crate) programs: Vec<Program>,
     pub(crate) observer: Rc<RefCell<dyn Observer>>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) cycles_max: Cycle,
+    pub(crate) stack_bytes: usize,
+}
+
+/// What a machine has done so far, or within a part of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// The cycles that have passed.
+    pub cycles: Cycle,
+    /// The stalled cycles of each program's core by reason. A core that has run ahead of the one
+    /// that asks counts with what it has done by then.
+    pub stalls: Vec<Stalls>,
+    /// The counters.
+    pub counters: Counters,
 }
 
 /// The result of a run.
+///
+/// If a program has marked [a region](SimMemory::roi_begin), all but `pm` is of that region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOutcome {
     /// When the last program finished, in cycles.

@@ -13,6 +13,10 @@ use seawall_memory::{Addr, Clock, Fence, LINE_BYTES, Memory, Space, ThreadSlots,
 use std::cell::RefCell;
 use std::rc::Rc;
 
+mod hosted;
+
+pub(crate) use hosted::HostPort;
+
 /// A locked operation on an aligned word of 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Locked {
@@ -25,7 +29,7 @@ pub(crate) enum Locked {
 }
 
 /// The operations of a simulated core for a front end. After `None` or false, pause and try again.
-pub(crate) trait CorePort {
+pub(crate) trait CorePort: HostPort {
     fn load(&mut self, core: usize, at: Addr, width: Width) -> Option<u64>;
     /// Aligned words of one line.
     fn load_words(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
@@ -46,7 +50,7 @@ pub(crate) trait CorePort {
         done: Cycle,
     ) -> Addr;
     fn set_relocation(&mut self, core: usize, registers: Option<Relocation>) -> bool;
-    /// A store past the caches, on a machine that [`combines`](CorePort::combines) them.
+    /// A store past the caches, where the machine [`combines`](CorePort::combines) them.
     fn stream(&mut self, core: usize, at: Addr, width: Width, value: u64) -> bool;
     fn locked(&mut self, core: usize, at: Addr, operation: Locked) -> Option<u64>;
     fn flush(&mut self, core: usize, line: LineId) -> bool;
@@ -62,7 +66,7 @@ pub(crate) trait CorePort {
     fn has_strands(&self) -> bool;
     fn relocates(&self) -> bool;
     fn forwards(&self) -> bool;
-    fn combines(&self) -> bool;
+    fn combines(&self, at: Addr) -> bool;
     fn finished(&mut self, core: usize);
 }
 
@@ -188,7 +192,7 @@ impl Memory for SimMemory<'_> {
 
     /// In persistent memory through the write-combining buffer, if the design has one.
     fn write_nt(&self, at: Addr, from: &[u8]) {
-        if !at.is_pm() || !self.machine.borrow().combines() {
+        if !at.is_pm() || !self.machine.borrow().combines(at) {
             self.write(at, from);
             return self.flush(at, from.len() as u64);
         }

@@ -4,7 +4,8 @@ use crate::Cycle;
 use crate::config::Machine;
 use crate::custom::{self, PersistDesign};
 use crate::designs::Choice;
-use crate::run::{Nobody, Observer, Program, RunOutcome, Setup, SimError};
+use crate::run::{Contents, HostSpace, Nobody, Observer, Program, RunOutcome, Setup, SimError};
+use seawall_fiber::STACK_BYTES;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,19 +21,32 @@ enum Hardware<'a> {
 pub struct Simulation<'a> {
     machine: &'a Machine,
     design: Hardware<'a>,
-    pm: Vec<u8>,
-    dram: Vec<u8>,
+    contents: Contents,
     warm: bool,
     observer: Rc<RefCell<dyn Observer>>,
     stop: Arc<AtomicBool>,
     cycles_max: Cycle,
+    stack_bytes: usize,
 }
 
 impl<'a> Simulation<'a> {
     /// A run on `machine` under `design` that starts with these bytes in persistent and volatile
     /// memory.
     pub fn new(machine: &'a Machine, design: &'a Choice, pm: Vec<u8>, dram: Vec<u8>) -> Self {
-        Simulation::on(machine, Hardware::OfTable(design), pm, dram)
+        Simulation::on(machine, Hardware::OfTable(design), Contents::Bytes { pm, dram })
+    }
+
+    /// A run whose programs are compiled code of this process: addresses are those of the host,
+    /// below 2^47. No address has memory at first; [`SimMemory::map`](crate::SimMemory::map) gives
+    /// a page the next free lines of the memory of its kind, and is all that decides whether its
+    /// bytes persist ([`Addr::is_pm`](seawall_memory::Addr::is_pm) means nothing here). Outcomes
+    /// depend on the order of mapping and not on where the host has put the pages, except that a
+    /// core takes a value for an address if it lies between the lowest page and the highest.
+    ///
+    /// Foreign code cannot be unwound: when the run ends, programs that have not returned are
+    /// forgotten, with all that their stacks hold. Designs that relocate offer no relocation.
+    pub fn of_host(machine: &'a Machine, design: &'a Choice, space: HostSpace) -> Self {
+        Simulation::on(machine, Hardware::OfTable(design), Contents::Host(space))
     }
 
     /// As [`new`](Simulation::new), under a design that is not in the table.
@@ -42,19 +56,19 @@ impl<'a> Simulation<'a> {
         pm: Vec<u8>,
         dram: Vec<u8>,
     ) -> Self {
-        Simulation::on(machine, Hardware::OfUser(design), pm, dram)
+        Simulation::on(machine, Hardware::OfUser(design), Contents::Bytes { pm, dram })
     }
 
-    fn on(machine: &'a Machine, design: Hardware<'a>, pm: Vec<u8>, dram: Vec<u8>) -> Self {
+    fn on(machine: &'a Machine, design: Hardware<'a>, contents: Contents) -> Self {
         Simulation {
             machine,
             design,
-            pm,
-            dram,
+            contents,
             warm: true,
             observer: Rc::new(RefCell::new(Nobody)),
             stop: Arc::default(),
             cycles_max: Cycle::MAX,
+            stack_bytes: STACK_BYTES,
         }
     }
 
@@ -86,6 +100,13 @@ impl<'a> Simulation<'a> {
         self
     }
 
+    /// Gives each program a stack of this size; what it does not touch costs nothing.
+    #[must_use]
+    pub fn with_stacks(mut self, bytes: usize) -> Self {
+        self.stack_bytes = bytes;
+        self
+    }
+
     /// Runs `programs`, one per core from core 0, until all have returned.
     ///
     /// # Errors
@@ -98,19 +119,19 @@ impl<'a> Simulation<'a> {
         if programs.len() > cores {
             return Err(SimError::TooManyPrograms { programs: programs.len(), cores });
         }
-        let bytes = (self.pm.len() + self.dram.len()) as u64;
+        let bytes = self.contents.bytes();
         if bytes / 64 >= u64::from(u32::MAX) {
             return Err(SimError::TooMuchMemory { bytes });
         }
         let setup = Setup {
             machine: self.machine.clone(),
-            pm: self.pm,
-            dram: self.dram,
+            contents: self.contents,
             warm: self.warm,
             programs,
             observer: self.observer,
             stop: self.stop,
             cycles_max: self.cycles_max,
+            stack_bytes: self.stack_bytes,
         };
         match self.design {
             Hardware::OfTable(choice) => (choice.entry.run)(setup, &choice.parameters),

@@ -8,6 +8,7 @@ mod cuts;
 mod ffccd;
 mod gem5_cases;
 mod hops;
+mod hosted;
 mod i7;
 mod latencies;
 mod levels;

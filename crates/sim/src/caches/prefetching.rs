@@ -15,7 +15,7 @@ pub(crate) fn run_ahead<D: Design>(
     now: Cycle,
 ) {
     for ahead in hw.prefetchers[who.core].asked(line) {
-        let is_there = ahead >= hw.values.lines() || hw.llc.find(ahead).is_some();
+        let is_there = !hw.lines.has(ahead) || hw.llc.find(ahead).is_some();
         if !is_there && design.may_prefetch(hw, who.core, ahead) {
             fetch(design, hw, who.core, ahead, now);
         }

@@ -79,7 +79,11 @@ pub(crate) type Place = usize;
 /// The shared last-level cache, all banks.
 pub(crate) struct Llc {
     residents: Vec<LineId>,
+    /// By line; those of lines in a second part of memory are in `second`.
     entries: Vec<Entry>,
+    second: Vec<Entry>,
+    /// The first line of that part.
+    second_from: LineId,
     /// Dirty lines in this cache with their pending bit, as in
     /// [`LineCopy::relocated`](crate::caches::private::LineCopy::relocated); few at a time.
     pub(crate) relocated: FxHashSet<LineId>,
@@ -97,6 +101,8 @@ impl Llc {
         Llc {
             residents: vec![NO_LINE; sets * ways * banks],
             entries: vec![ABSENT; lines as usize],
+            second: Vec::new(),
+            second_from: LineId::MAX,
             relocated: FxHashSet::default(),
             ways,
             set_mask: sets - 1,
@@ -104,6 +110,18 @@ impl Llc {
             sets,
             clock: 0,
         }
+    }
+
+    /// An empty cache for a memory without lines, whose two parts
+    /// [grow](Llc::grow); the second begins with line `second_from`.
+    pub(crate) fn in_parts(machine: &Machine, second_from: LineId) -> Llc {
+        Llc { second_from, ..Llc::new(machine, 0) }
+    }
+
+    /// The parts of memory have their lines up to these now.
+    pub(crate) fn grow(&mut self, first_end: LineId, second_end: LineId) {
+        self.entries.resize(first_end as usize, ABSENT);
+        self.second.resize((second_end - self.second_from) as usize, ABSENT);
     }
 
     /// The bank that a line belongs to.
@@ -126,24 +144,42 @@ impl Llc {
     /// The slot of the line, if it is present.
     #[inline]
     pub(crate) fn find(&self, line: LineId) -> Option<Slot> {
-        (self.entries[line as usize].used != 0).then_some(line)
+        (self.entry(line).used != 0).then_some(line)
     }
 
     /// Updates the replacement state.
     #[inline]
     pub(crate) fn touch(&mut self, slot: Slot) {
         self.clock += 1;
-        self.entries[slot as usize].used = self.clock;
+        self.entry_mut(slot).used = self.clock;
     }
 
     #[inline]
     pub(crate) fn entry(&self, slot: Slot) -> &Entry {
-        &self.entries[slot as usize]
+        match self.entries.get(slot as usize) {
+            Some(entry) => entry,
+            None => self.in_second(slot),
+        }
     }
 
     #[inline]
     pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
-        &mut self.entries[slot as usize]
+        if (slot as usize) < self.entries.len() {
+            return &mut self.entries[slot as usize];
+        }
+        self.in_second_mut(slot)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn in_second(&self, slot: Slot) -> &Entry {
+        &self.second[(slot - self.second_from) as usize]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn in_second_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.second[(slot - self.second_from) as usize]
     }
 
     /// The best place for `line`, and the victim in it: none, or the least recently used line.
@@ -153,7 +189,7 @@ impl Llc {
         if let Some(free) = position(set, NO_LINE) {
             return (places.start + free, None);
         }
-        let age = |way: &usize| self.entries[set[*way] as usize].used;
+        let age = |way: &usize| self.entry(set[*way]).used;
         let way = (0..self.ways).min_by_key(age).expect("a set has ways");
         (places.start + way, Some(set[way]))
     }
@@ -162,7 +198,7 @@ impl Llc {
     pub(crate) fn fill(&mut self, place: Place, line: LineId, ready: Cycle) {
         self.clock += 1;
         self.residents[place] = line;
-        self.entries[line as usize] = Entry { ready, used: self.clock, ..ABSENT };
+        *self.entry_mut(line) = Entry { ready, used: self.clock, ..ABSENT };
     }
 
     /// Removes the line.
@@ -170,7 +206,7 @@ impl Llc {
         let places = self.places(slot);
         let way = position(&self.residents[places.clone()], slot).expect("a present line");
         self.residents[places.start + way] = NO_LINE;
-        self.entries[slot as usize].used = 0;
+        self.entry_mut(slot).used = 0;
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
     use crate::core::Kind;
 
     fn store(line: LineId, word: u8, mask: u64, value: u64) -> Entry {
-        Entry { kind: Kind::NonTemporal, word, line, from: 0, mask, value }
+        Entry { word, mask, value, ..Entry::mark(Kind::NonTemporal, line) }
     }
 
     #[test]

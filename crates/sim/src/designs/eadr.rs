@@ -27,6 +27,7 @@ impl Design for Eadr {
     const COMBINES: bool = true;
 
     fn save(&self, hw: &Hw<()>, image: &mut [LineData]) {
-        image.copy_from_slice(&hw.newest());
+        let newest = hw.newest();
+        image[..newest.len()].copy_from_slice(&newest);
     }
 }

@@ -68,8 +68,11 @@ impl Design for Strict {
                 write.line = Some(at.line);
                 write.by_program = who.is_program;
                 let mut data = *hw.data(who.core, at.way, at.line);
-                let word = &mut data[at.word as usize];
-                *word = *word & !at.mask | at.value & at.mask;
+                if who.is_program {
+                    at.lay_over(&mut data);
+                } else {
+                    hw.cores[who.core].buffer.lay_head_over(&mut data);
+                }
                 let (bank, home) = (hw.llc.bank(at.line), hw.home_tile(at.line));
                 let sent = hw.mesh.data(who.core, home, now + hw.config.l1.latency);
                 let through = hw.look_up(bank, sent);
@@ -93,6 +96,15 @@ impl Design for Strict {
         hw.agree(core, at.way, at.line);
         for who in std::mem::take(&mut write.waiting) {
             hw.wake(who, now + 1);
+        }
+    }
+
+    fn forgone(&mut self, hw: &mut Hw<()>, core: usize, now: Cycle) {
+        let write = &mut self.writes[core];
+        if let Some(line) = write.line.filter(|_| write.by_program) {
+            let way = hw.private[core].find(line).expect("a pinned line stays");
+            let at = Store { line, way, word: 0, mask: 0, value: 0 };
+            self.stored(hw, core, at, 1, now);
         }
     }
 

@@ -1,10 +1,13 @@
 //! The counters of a simulation. One declaration yields field, doc, sum, table and JSON.
 
+use serde::{Deserialize, Serialize};
+
 /// Declares a struct of counters with their names and docs.
 macro_rules! counters {
     ($(#[$about:meta])* $Name:ident { $(#[doc = $doc:literal] $field:ident,)* }) => {
         $(#[$about])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct $Name { $(#[doc = $doc] pub $field: u64,)* }
 
         impl $Name {
@@ -257,7 +260,7 @@ impl Reason {
 }
 
 /// Stalled cycles of one core, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stalls(pub [u64; Reason::ALL.len()]);
 
 impl Stalls {
@@ -270,6 +273,23 @@ impl Stalls {
     /// Cycles stalled for `reason`.
     pub fn get(&self, reason: Reason) -> u64 {
         self.0[reason as usize]
+    }
+
+    /// The difference to `earlier`.
+    #[must_use]
+    pub(crate) fn since(&self, earlier: &Stalls) -> Stalls {
+        Stalls(std::array::from_fn(|at| self.0[at].saturating_sub(earlier.0[at])))
+    }
+
+    /// Takes what exceeds `total` off the reasons with the most cycles.
+    pub(crate) fn trim(&mut self, total: u64) {
+        let mut excess = self.total().saturating_sub(total);
+        while excess > 0 {
+            let most = self.0.iter_mut().max().expect("there are reasons");
+            let less = excess.min(*most);
+            *most -= less;
+            excess -= less;
+        }
     }
 
     /// All stalled cycles.

@@ -331,6 +331,10 @@ impl Design for Epochs {
         self.ask_and_wait(hw, who, version, at.line, now, Reason::IntraConflict)
     }
 
+    fn forgone(&mut self, _: &mut Hw<Message>, core: usize, _: Cycle) {
+        self.forget_old(core);
+    }
+
     fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, stores: u64, _: Cycle) {
         if let Some(bulk) = &mut self.bulk {
             bulk.stored(core, stores);

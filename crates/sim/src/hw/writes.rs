@@ -231,14 +231,19 @@ impl<M: Copy> Hw<M> {
         answered
     }
 
-    /// Copies memory's value of `line` into the shared cache and into the copy of the core that
-    /// wrote it.
+    /// The value of `core`'s copy of `line`, or that of memory if the core has not changed it,
+    /// becomes that of the shared cache and of memory too. Memory has received the line before, if
+    /// not each of its words.
     pub(crate) fn agree(&mut self, core: usize, way: Way, line: LineId) {
         let copy = self.private[core].copy_mut(way);
-        self.values.release(std::mem::replace(&mut copy.version, Version::NONE));
-        let entry = self.llc.entry_mut(line);
-        let written = std::mem::replace(&mut entry.memory, Version::NONE);
-        self.values.share(line, written);
+        let own = std::mem::replace(&mut copy.version, Version::NONE);
+        let written = std::mem::replace(&mut self.llc.entry_mut(line).memory, Version::NONE);
+        if own.is_some() {
+            self.values.release(written);
+            self.values.share(line, own);
+        } else {
+            self.values.share(line, written);
+        }
     }
 
     /// The controller at `tile` writes `bits` under `mask` into a word of `line` in memory. Caches

@@ -4,7 +4,7 @@ use super::System;
 use crate::caches::coherence::{Fill, acquire};
 use crate::caches::private::Way;
 use crate::core::{Entry, Kind, Waits};
-use crate::design::{Design, Store};
+use crate::design::Design;
 use crate::engine::counters::{Counters, Reason};
 use crate::hw::Gate;
 use crate::relocation::{Lookup, Walk};
@@ -18,15 +18,15 @@ use seawall_memory::{Addr, Fence, LINE_BYTES, Width};
 pub(super) struct Place {
     pub(super) line: LineId,
     pub(super) word: u8,
-    shift: u32,
+    pub(super) shift: u32,
 }
 
 impl Place {
     /// A store of `value` here.
     #[inline]
-    fn entry(self, kind: Kind, width: Width, value: u64) -> Entry {
+    pub(super) fn entry(self, kind: Kind, width: Width, value: u64) -> Entry {
         let (mask, value) = (width.mask() << self.shift, value << self.shift);
-        Entry { kind, word: self.word, line: self.line, from: 0, mask, value }
+        Entry { word: self.word, count: 1, mask, value, ..Entry::mark(kind, self.line) }
     }
 }
 
@@ -78,7 +78,7 @@ impl<D: Design> System<D> {
     #[inline(never)]
     fn begin_again(&mut self, core: usize) {
         if self.hw.cores[core].waits != Waits::Nothing {
-            self.end_wait(core);
+            self.end_wait(core, self.hw.queue.now());
         }
         let state = &mut self.hw.cores[core];
         if !state.started {
@@ -87,24 +87,30 @@ impl<D: Design> System<D> {
         }
     }
 
-    fn end_wait(&mut self, core: usize) {
-        let now = self.hw.queue.now();
-        let state = &mut self.hw.cores[core];
-        let reason = match state.waits {
+    /// Why the program of `core`, which waits, does so.
+    pub(super) fn waits_for(&self, core: usize) -> Reason {
+        let state = &self.hw.cores[core];
+        match state.waits {
             Waits::Access(reason) => reason,
             Waits::Change(_) => Reason::Lock,
             Waits::Room | Waits::Empty | Waits::Drain => {
                 state.buffer.reason.unwrap_or(Reason::StoreBuffer)
             }
+            Waits::Parked => Reason::Idle,
             Waits::Nothing | Waits::Done => unreachable!("the program does not wait"),
-        };
+        }
+    }
+
+    pub(super) fn end_wait(&mut self, core: usize, now: Cycle) {
+        let reason = self.waits_for(core);
+        let state = &mut self.hw.cores[core];
         state.account(now, reason);
         state.clock = state.clock.max(now);
         state.waits = Waits::Nothing;
     }
 
     #[inline]
-    fn done(&mut self, core: usize) {
+    pub(super) fn done(&mut self, core: usize) {
         self.hw.cores[core].started = false;
     }
 
@@ -143,12 +149,12 @@ impl<D: Design> System<D> {
     }
 
     /// Applies the answer of a gate to the program of `core`.
-    fn passes(&mut self, core: usize, gate: Gate) -> Result<(), Pause> {
+    pub(super) fn passes(&mut self, core: usize, gate: Gate) -> Result<(), Pause> {
         if gate == Gate::Go { Ok(()) } else { Err(self.refused(core, gate)) }
     }
 
     /// Makes the program wait as the gate says.
-    fn refused(&mut self, core: usize, gate: Gate) -> Pause {
+    pub(super) fn refused(&mut self, core: usize, gate: Gate) -> Pause {
         match gate {
             Gate::Go => unreachable!("a refusal is never a go"),
             Gate::At(at, reason) => {
@@ -174,12 +180,28 @@ impl<D: Design> System<D> {
         self.passes(core, gate)
     }
 
-    fn attempt_load(&mut self, core: usize, at: Addr, width: Width) -> Result<u64, Pause> {
-        self.begin(core);
+    pub(super) fn attempt_load(
+        &mut self,
+        core: usize,
+        at: Addr,
+        width: Width,
+    ) -> Result<u64, Pause> {
         let place = self.place(at, width);
+        self.attempt_part(core, at, place, width.mask() << place.shift)
+    }
+
+    /// Loads the bits `need` of the word at `place`.
+    #[inline(always)]
+    pub(super) fn attempt_part(
+        &mut self,
+        core: usize,
+        at: Addr,
+        place: Place,
+        need: u64,
+    ) -> Result<u64, Pause> {
+        self.begin(core);
         let clock = self.in_turn_to_load(core, place.line)?;
         self.own_non_temporal_first(core, place.line)?;
-        let need = width.mask() << place.shift;
         let (mask, pending) = self.hw.cores[core].buffer.pending(place.line, place.word);
         if mask & need == need {
             self.hw.cores[core].loaded(pending & need, clock + 1, Reason::StoreBuffer, false);
@@ -197,7 +219,7 @@ impl<D: Design> System<D> {
 
     /// Loads aligned words of one line, which take effect together: with one instruction each, or
     /// all with one. Returns when they are complete.
-    fn attempt_words(
+    pub(super) fn attempt_words(
         &mut self,
         core: usize,
         at: Addr,
@@ -287,54 +309,13 @@ impl<D: Design> System<D> {
 
     /// Puts an entry into the store buffer, when there is a place.
     #[inline(always)]
-    fn attempt_push(&mut self, core: usize, entry: Entry) -> Result<(), Pause> {
+    pub(super) fn attempt_push(&mut self, core: usize, entry: Entry) -> Result<(), Pause> {
         self.begin(core);
         if self.hw.cores[core].buffer.len() >= self.hw.config.core.store_buffer {
             return Err(self.wait(core, Waits::Room));
         }
         self.push(core, entry);
         Ok(())
-    }
-
-    fn attempt_locked(&mut self, core: usize, at: Addr, operation: Locked) -> Result<u64, Pause> {
-        self.begin(core);
-        let place = self.place(at, Width::B8);
-        self.in_turn(core)?;
-        if !self.hw.cores[core].buffer.entries.is_empty() {
-            return Err(self.wait(core, Waits::Empty));
-        }
-        self.hw.cores[core].wait_for_loads();
-        let now = self.in_turn(core)?;
-        let who = Self::waiter(core, true);
-        let gate = self.empty_write_combining(who, now);
-        self.passes(core, gate)?;
-        let gate = self.design.locked(&mut self.hw, who, now);
-        self.passes(core, gate)?;
-        let way = match self.own(who, place.line, now) {
-            Ok(way) => way,
-            Err(Gate::At(at, Reason::StoreMiss)) => {
-                return Err(self.refused(core, Gate::At(at, Reason::Locked)));
-            }
-            Err(gate) => return Err(self.refused(core, gate)),
-        };
-        let old = self.hw.data(core, way, place.line)[place.word as usize];
-        let new = match operation {
-            Locked::CompareExchange(current, new) => (old == current).then_some(new),
-            Locked::Swap(new) => Some(new),
-            Locked::Add(by) => Some(old.wrapping_add(by)),
-        };
-        if self.trace.on {
-            self.tell_load(core, place.line, place.word, u64::MAX);
-        }
-        if let Some(value) = new {
-            let store = Store { line: place.line, way, word: place.word, mask: u64::MAX, value };
-            let gate = self.design.store(&mut self.hw, who, store, now);
-            self.passes(core, gate)?;
-            self.write(core, store, now);
-        }
-        let latency = self.hw.config.l1.latency;
-        self.hw.cores[core].stall_until(now + latency, Reason::Locked);
-        Ok(old)
     }
 
     fn attempt_spin(&mut self, core: usize, at: Addr, value: u64) -> Result<u64, Pause> {
@@ -446,8 +427,11 @@ impl<D: Design> CorePort for System<D> {
     }
 
     fn flush(&mut self, core: usize, line: LineId) -> bool {
-        let entry = Entry { kind: Kind::Flush, word: 0, line, from: 0, mask: 0, value: 0 };
-        let pushed = self.attempt_push(core, entry).is_ok();
+        // One of a page of the host that is volatile.
+        if !self.hw.is_pm(line) {
+            return true;
+        }
+        let pushed = self.attempt_push(core, Entry::mark(Kind::Flush, line)).is_ok();
         if pushed {
             self.done(core);
         }
@@ -469,8 +453,7 @@ impl<D: Design> CorePort for System<D> {
             Fence::Strand => Kind::Strand,
             Fence::Join => Kind::Join,
         };
-        let entry = Entry { kind, word: 0, line: 0, from: 0, mask: 0, value: 0 };
-        if self.attempt_push(core, entry).is_err() {
+        if self.attempt_push(core, Entry::mark(kind, 0)).is_err() {
             return false;
         }
         if fence == Fence::Drain {
@@ -482,8 +465,7 @@ impl<D: Design> CorePort for System<D> {
     }
 
     fn output(&mut self, core: usize, number: u64) {
-        let kind = Kind::Output;
-        self.push(core, Entry { kind, word: 0, line: 0, from: 0, mask: 0, value: number });
+        self.push(core, Entry { value: number, ..Entry::mark(Kind::Output, 0) });
     }
 
     fn work(&mut self, core: usize, instructions: u32) {
@@ -502,12 +484,11 @@ impl<D: Design> CorePort for System<D> {
     fn line_of(&self, at: Addr) -> LineId {
         let line = (at.offset() / 64) as LineId;
         let (first, lines) = if at.is_pm() {
-            (0, self.hw.program_lines)
+            (0, self.offset_lines)
         } else {
             (self.hw.pm_lines, self.hw.values.lines() - self.hw.pm_lines)
         };
-        assert!(at.offset() / 64 < u64::from(lines), "{at:?} is outside memory");
-        first + line
+        if at.offset() / 64 < u64::from(lines) { first + line } else { self.line_in_page(at) }
     }
 
     fn clock(&self, core: usize) -> Cycle {
@@ -531,15 +512,16 @@ impl<D: Design> CorePort for System<D> {
     }
 
     fn relocates(&self) -> bool {
-        D::RELOCATES
+        D::RELOCATES && self.pages.is_none()
     }
 
     fn forwards(&self) -> bool {
         self.design.forwards()
     }
 
-    fn combines(&self) -> bool {
-        D::COMBINES && self.hw.config.core.write_combining > 0
+    fn combines(&self, at: Addr) -> bool {
+        let has_buffer = D::COMBINES && self.hw.config.core.write_combining > 0;
+        has_buffer && (self.pages.is_none() || self.hw.is_pm(self.line_of(at)))
     }
 
     fn finished(&mut self, core: usize) {

@@ -60,7 +60,8 @@ impl<D: Design> System<D> {
                 _ => (Kind::Part, u64::MAX),
             };
             let word = place.word + number as u8;
-            let entry = Entry { kind, word, line: place.line, from: 0, mask, value: *value };
+            let (count, line, value) = (1, place.line, *value);
+            let entry = Entry { kind, word, count, line, from: 0, mask, value };
             self.push(core, entry);
         }
         Ok(())

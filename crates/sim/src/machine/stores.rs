@@ -91,9 +91,9 @@ impl<D: Design> System<D> {
             let entry = buffer.pop().expect("a store is at the head");
             let word = &mut data[usize::from(entry.word % 8)];
             *word = *word & !entry.mask | entry.value & entry.mask;
-            stores += 1;
+            stores += u64::from(entry.count);
             if self.trace.on {
-                told.push(store_of(entry, way));
+                told.push((store_of(entry, way), entry.count));
             }
             let joins = buffer.entries.front().is_some_and(|next| {
                 next.kind.is_store() && next.line == head.line && next.from <= now
@@ -107,8 +107,8 @@ impl<D: Design> System<D> {
         if has_copy {
             self.copied(core, way, head.line);
         }
-        for store in told {
-            self.tell_store(core, store, now);
+        for (store, count) in told {
+            self.tell_store(core, store, count, now);
         }
         Gate::Go
     }
@@ -150,14 +150,18 @@ impl<D: Design> System<D> {
         }
     }
 
-    /// Performs the store.
-    pub(super) fn write(&mut self, core: usize, store: Store, now: Cycle) {
-        let version = self.hw.dirty(core, store.way, store.line);
-        let word = &mut self.hw.values.version_mut(version)[store.word as usize];
-        *word = *word & !store.mask | store.value & store.mask;
-        self.design.stored(&mut self.hw, core, store, 1, now);
+    /// Performs one store to a line, of one or more words.
+    pub(super) fn write(&mut self, core: usize, words: &[Store], now: Cycle) {
+        let first = words[0];
+        let version = self.hw.dirty(core, first.way, first.line);
+        let data = self.hw.values.version_mut(version);
+        words.iter().for_each(|store| store.lay_over(data));
+        self.design.stored(&mut self.hw, core, first, 1, now);
         if self.trace.on {
-            self.tell_store(core, store, now);
+            for (number, store) in words.iter().enumerate() {
+                let is_last = number + 1 == words.len();
+                self.tell_store(core, *store, is_last.into(), now);
+            }
         }
     }
 

@@ -4,6 +4,9 @@
 //! each load saw before which store of its thread. The position of a store is counted when it takes
 //! effect (a store buffer keeps program order), that of a load when it issues, behind the stores in
 //! the buffer.
+//!
+//! An entry that stands for several stores is told as the first of them, and one store of several
+//! words as a store of each word, all at one position.
 
 use super::System;
 use crate::Cycle;
@@ -28,9 +31,9 @@ impl Trace {
 impl<D: Design> System<D> {
     #[cold]
     #[inline(never)]
-    pub(super) fn tell_store(&mut self, core: usize, at: Store, now: Cycle) {
+    pub(super) fn tell_store(&mut self, core: usize, at: Store, count: u16, now: Cycle) {
         let position = self.trace.stored[core];
-        self.trace.stored[core] += 1;
+        self.trace.stored[core] += u64::from(count);
         let Store { line, word, mask, value, .. } = at;
         let access = CoreAccess { core, line, word: word % 8, mask, position };
         let crash = self.observer.borrow_mut().stored(access, value & mask, now);
@@ -44,8 +47,9 @@ impl<D: Design> System<D> {
     #[inline(never)]
     pub(super) fn tell_load(&mut self, core: usize, line: u32, word: u8, mask: u64) {
         let is_store = |entry: &&Entry| entry.kind.is_store();
-        let queued = self.hw.cores[core].buffer.entries.iter().filter(is_store).count();
-        let position = self.trace.stored[core] + queued as u64;
+        let queued = self.hw.cores[core].buffer.entries.iter().filter(is_store);
+        let queued: u64 = queued.map(|entry| u64::from(entry.count)).sum();
+        let position = self.trace.stored[core] + queued;
         let access = CoreAccess { core, line, word: word % 8, mask, position };
         self.observer.borrow_mut().loaded(access);
     }

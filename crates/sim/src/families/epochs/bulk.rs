@@ -72,6 +72,8 @@ struct CoreLog {
     in_epoch: u64,
     buffers: Vec<Buffer>,
     filling: Option<usize>,
+    /// The buffer with the old line of a store that has not been performed yet.
+    logged: Option<usize>,
     /// The number of the next record, and of the oldest that may still be needed.
     next: u64,
     oldest: u64,
@@ -94,6 +96,7 @@ impl Bulk {
             in_epoch: 0,
             buffers: vec![Buffer::default(); buffers as usize],
             filling: None,
+            logged: None,
             next: 0,
             oldest: 0,
             unsettled: vec![0; in_flight as usize],
@@ -124,6 +127,7 @@ impl Bulk {
 
     /// `stores` of `core` have taken effect.
     pub(super) fn stored(&mut self, core: usize, stores: u64) {
+        self.cores[core].logged = None;
         self.cores[core].stores += stores;
         self.cores[core].in_epoch += stores;
     }
@@ -190,6 +194,8 @@ impl Epochs {
         let buffer = &mut bulk.cores[core].buffers[slot];
         buffer.header.push(at.line, prior.map(|version| (version.core, version.epoch)));
         buffer.unacknowledged += 1;
+        bulk.cores[core].logged = Some(slot);
+        let buffer = &bulk.cores[core].buffers[slot];
         let place = bulk.layout.record(core, buffer.number) + buffer.header.entries as LineId;
         let is_full = buffer.header.is_full();
         let old = *hw.data(core, at.way, at.line);
@@ -201,6 +207,17 @@ impl Epochs {
             self.close_record(hw, core, now);
         }
         Gate::Go
+    }
+
+    /// A store of `core` is not performed after all: its record, which cannot have been sent, loses
+    /// the old line. Left there, it would undo the store of a core that comes later and depends on
+    /// nothing of this one.
+    pub(super) fn forget_old(&mut self, core: usize) {
+        let Some(bulk) = &mut self.bulk else { return };
+        let log = &mut bulk.cores[core];
+        if let Some(slot) = log.logged.take() {
+            log.buffers[slot].header.pop();
+        }
     }
 
     /// No buffer is free: waits for one or, if the ring is full, for the oldest epoch.

@@ -1,0 +1,83 @@
+//! What a run, or the part of it that its programs mark, has taken.
+
+use super::System;
+use super::front::Pause;
+use super::to_bytes;
+use crate::Cycle;
+use crate::core::Waits;
+use crate::design::Design;
+use crate::engine::counters::{Reason, Stalls};
+use crate::run::{Measured, RunOutcome};
+
+/// The part that is measured: what had been measured at its beginning and at its end.
+#[derive(Default)]
+pub(super) struct Region {
+    from: Option<Measured>,
+    to: Option<Measured>,
+}
+
+impl<D: Design> System<D> {
+    /// What has happened up to cycle `at`.
+    fn measured_by(&self, at: Cycle) -> Measured {
+        let stalls = (0..self.programs).map(|core| self.stalls_by(core, at)).collect();
+        Measured { cycles: at, stalls, counters: self.hw.all_counters() }
+    }
+
+    /// The stalled cycles of `core` up to cycle `at`, those of a wait that goes on included.
+    fn stalls_by(&self, core: usize, at: Cycle) -> Stalls {
+        let state = &self.hw.cores[core];
+        let mut stalls = state.stalls;
+        match state.waits {
+            Waits::Nothing => {}
+            Waits::Done => stalls.add(Reason::Idle, at.saturating_sub(state.clock)),
+            _ => stalls.add(self.waits_for(core), at.saturating_sub(state.since)),
+        }
+        stalls
+    }
+
+    /// What has happened up to the present of `core`.
+    pub(super) fn attempt_measure(&mut self, core: usize) -> Result<Measured, Pause> {
+        let now = self.in_turn(core)?;
+        Ok(self.measured_by(now))
+    }
+
+    /// The region begins or ends at the present of `core`. A second beginning starts anew.
+    pub(super) fn attempt_mark_region(&mut self, core: usize, begins: bool) -> Result<(), Pause> {
+        let now = Some(self.attempt_measure(core)?);
+        self.region = match begins {
+            true => Region { from: now, to: None },
+            false => Region { from: self.region.from.take(), to: now },
+        };
+        Ok(())
+    }
+
+    /// The outcome of the run or of its region, with the first `pm_bytes` persistent bytes.
+    pub(super) fn outcome(&self, pm_bytes: Option<usize>) -> RunOutcome {
+        let cores = &self.hw.cores[..self.programs];
+        let last = cores.iter().map(|core| core.clock).max().unwrap_or(0);
+        let from = self.region.from.clone().unwrap_or_default();
+        let to = self.region.to.clone().unwrap_or_else(|| self.measured_by(last));
+        let cycles = to.cycles - from.cycles;
+        let finished = cores.iter().map(|core| core.clock.clamp(from.cycles, to.cycles));
+        let stalls = to.stalls.iter().enumerate().map(|(core, stalls)| {
+            let mut stalls = match from.stalls.get(core) {
+                Some(before) => stalls.since(before),
+                None => *stalls,
+            };
+            // A core may have run ahead of the one that marked the end.
+            if self.region.to.is_some() || self.region.from.is_some() {
+                stalls.trim(cycles);
+            }
+            stalls
+        });
+        let mut pm = to_bytes(&self.hw.newest());
+        pm.truncate(pm_bytes.unwrap_or(pm.len()));
+        RunOutcome {
+            cycles,
+            finished: finished.map(|at| at - from.cycles).collect(),
+            stalls: stalls.collect(),
+            counters: to.counters.since(&from.counters),
+            pm,
+        }
+    }
+}
