@@ -21,6 +21,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("seawall", &["memory", "native", "runtime", "collections", "sim", "explore"]),
     ("workloads", &["memory", "runtime", "collections"]),
     ("report", &["native", "runtime"]),
+    ("cc", &[]),
+    ("program", &["cc", "memory", "fiber", "sim", "explore"]),
     (
         "lab",
         &[
@@ -33,9 +35,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "explore",
             "corpus",
             "report",
+            "cc",
+            "program",
         ],
     ),
-    ("cli", &["lab", "report"]),
+    ("cli", &["lab", "report", "cc", "program"]),
     ("xtask", &[]),
     ("compare", &["memory", "native", "runtime", "collections"]),
     ("fuzz", &["testkit"]),

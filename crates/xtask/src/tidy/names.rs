@@ -24,6 +24,7 @@ const SHARED: &[(&str, &str)] = &[
     ("Column", "of a litmus test's outcome, and of a figure's table"),
     ("Damage", "of a map or tree, and of a workload's pool"),
     ("ExploreError", "the facade's, and the command's"),
+    ("Kind", "of an instruction of a compiled program, and of an event of a trace"),
     ("Input", "of a kernel, and of the program of MEMSYS'17"),
     ("Place", "a variable of a litmus test, and a line of the source"),
     ("Program", "of the simulator, and of the corpus"),

@@ -1,0 +1,238 @@
+/* Files and mappings. The kernel reads and writes memory unseen, so what it reads or writes goes
+ * through a buffer on the stack, and between this buffer and the program's memory by copies that
+ * the machine sees. Mappings are the machine's. */
+#include "support.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define BUFFER 16384ul
+
+void support_check_input(int file)
+{
+    struct stat about;
+    if (file != STDIN_FILENO)
+        return;
+    int failed = HOST(fstat(file, &about));
+    bool waits = failed == 0 && !S_ISREG(about.st_mode) &&
+                 !(S_ISCHR(about.st_mode) && HOST(isatty(file)) == 0);
+    if (waits)
+        support_refuse("input that is not from a file (give one with --input)");
+}
+
+/* ---- reading and writing; an offset of -1 is that of the file ---- */
+
+static ssize_t read_piece(int file, char *to, size_t bytes, off_t offset)
+{
+    sw_work(SYSTEM_CALL_WORK);
+    if (offset < 0)
+        return HOST(REAL(read)(file, to, bytes));
+    return HOST(REAL(pread)(file, to, bytes, offset));
+}
+
+static ssize_t write_piece(int file, const char *from, size_t bytes, off_t offset)
+{
+    sw_work(SYSTEM_CALL_WORK);
+    if (offset < 0)
+        return HOST(REAL(write)(file, from, bytes));
+    return HOST(REAL(pwrite)(file, from, bytes, offset));
+}
+
+static ssize_t read_at(int file, char *to, size_t bytes, off_t offset)
+{
+    char buffer[BUFFER] __attribute__((aligned(16)));
+    size_t done = 0;
+    do {
+        size_t piece = bytes - done < BUFFER ? bytes - done : BUFFER;
+        ssize_t count = read_piece(file, buffer, piece, offset < 0 ? -1 : offset + (off_t)done);
+        if (count < 0)
+            return done > 0 ? (ssize_t)done : -1;
+        memcpy(to + done, buffer, (size_t)count);
+        done += (size_t)count;
+        if ((size_t)count < piece)
+            break;
+    } while (done < bytes);
+    return (ssize_t)done;
+}
+
+static ssize_t write_at(int file, const char *from, size_t bytes, off_t offset)
+{
+    char buffer[BUFFER] __attribute__((aligned(16)));
+    size_t done = 0;
+    do {
+        size_t piece = bytes - done < BUFFER ? bytes - done : BUFFER;
+        memcpy(buffer, from + done, piece);
+        ssize_t count = write_piece(file, buffer, piece, offset < 0 ? -1 : offset + (off_t)done);
+        if (count < 0)
+            return done > 0 ? (ssize_t)done : -1;
+        done += (size_t)count;
+        if ((size_t)count < piece)
+            break;
+    } while (done < bytes);
+    return (ssize_t)done;
+}
+
+ssize_t read(int file, void *to, size_t bytes)
+{
+    support_check_input(file);
+    return read_at(file, to, bytes, -1);
+}
+
+ssize_t write(int file, const void *from, size_t bytes)
+{
+    return write_at(file, from, bytes, -1);
+}
+
+ssize_t pread(int file, void *to, size_t bytes, off_t offset)
+{
+    if (offset < 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    return read_at(file, to, bytes, offset);
+}
+ssize_t pread64(int, void *, size_t, off64_t) ALIAS(pread);
+
+ssize_t pwrite(int file, const void *from, size_t bytes, off_t offset)
+{
+    if (offset < 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    return write_at(file, from, bytes, offset);
+}
+ssize_t pwrite64(int, const void *, size_t, off64_t) ALIAS(pwrite);
+
+ssize_t __read_chk(int file, void *to, size_t bytes, size_t room)
+{
+    if (bytes > room)
+        support_overflow();
+    return read(file, to, bytes);
+}
+
+ssize_t __pread_chk(int file, void *to, size_t bytes, off_t offset, size_t room)
+{
+    if (bytes > room)
+        support_overflow();
+    return pread(file, to, bytes, offset);
+}
+ssize_t __pread64_chk(int, void *, size_t, off_t, size_t) ALIAS(__pread_chk);
+
+ssize_t readv(int file, const struct iovec *pieces, int count)
+{
+    ssize_t done = 0;
+    for (int i = 0; i < count; i++) {
+        ssize_t got = read(file, pieces[i].iov_base, pieces[i].iov_len);
+        if (got < 0)
+            return done > 0 ? done : -1;
+        done += got;
+        if ((size_t)got < pieces[i].iov_len)
+            break;
+    }
+    return done;
+}
+
+ssize_t writev(int file, const struct iovec *pieces, int count)
+{
+    ssize_t done = 0;
+    for (int i = 0; i < count; i++) {
+        ssize_t put = write(file, pieces[i].iov_base, pieces[i].iov_len);
+        if (put < 0)
+            return done > 0 ? done : -1;
+        done += put;
+        if ((size_t)put < pieces[i].iov_len)
+            break;
+    }
+    return done;
+}
+
+/* ---- mappings ---- */
+
+static intptr_t with_errno(intptr_t result)
+{
+    if (result < 0 && result > -4096) {
+        errno = (int)-result;
+        return -1;
+    }
+    return result;
+}
+
+void *mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    return (void *)with_errno(sw_mmap(at, bytes, protection, flags, file, offset));
+}
+void *mmap64(void *, size_t, int, int, int, off64_t) ALIAS(mmap);
+
+int munmap(void *at, size_t bytes)
+{
+    return (int)with_errno(sw_munmap(at, bytes));
+}
+
+int msync(void *at, size_t bytes, int flags)
+{
+    return (int)with_errno(sw_msync(at, bytes, flags));
+}
+
+/* Makes a mapping smaller; no program that was met makes one larger. */
+void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
+{
+    const size_t page = 4096;
+    size_t keeps = (new_bytes + page - 1) & -page;
+    size_t has = (bytes + page - 1) & -page;
+    if (keeps > has || new_bytes == 0 || (flags & MREMAP_FIXED) != 0)
+        support_refuse("mremap that grows or moves a mapping");
+    if (keeps < has && munmap((char *)at + keeps, has - keeps) != 0)
+        return MAP_FAILED;
+    return at;
+}
+
+/* Hints and protections change nothing: the machine has no pages that fault. */
+int mprotect(void *at, size_t bytes, int protection)
+{
+    (void)at, (void)bytes, (void)protection;
+    return 0;
+}
+
+int madvise(void *at, size_t bytes, int advice)
+{
+    (void)at, (void)bytes;
+    /* The only one that changes what is in memory. */
+    if (advice == MADV_DONTNEED || advice == MADV_REMOVE)
+        support_refuse("madvise that empties memory");
+    return 0;
+}
+
+int posix_madvise(void *at, size_t bytes, int advice)
+{
+    (void)at, (void)bytes, (void)advice;
+    return 0;
+}
+
+int mlock(const void *at, size_t bytes)
+{
+    (void)at, (void)bytes;
+    return 0;
+}
+
+int munlock(const void *at, size_t bytes)
+{
+    (void)at, (void)bytes;
+    return 0;
+}
+
+int mlockall(int flags)
+{
+    (void)flags;
+    return 0;
+}
+
+int munlockall(void)
+{
+    return 0;
+}

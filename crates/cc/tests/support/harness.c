@@ -1,0 +1,244 @@
+/* The page of the machine, with real threads and the real clock behind it, so that the support
+ * library can be tested without a simulator, and under real concurrency. */
+#define _GNU_SOURCE
+#include "harness.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 0x5ea00000ul
+#define CORES 48
+#define HEAP_BYTES (1ul << 32)
+
+static __thread uint64_t number;
+static __thread int host_brackets;
+
+static pthread_mutex_t cores_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool core_is_used[CORES] = {true};
+
+struct start {
+    void *(*run)(void *);
+    void *argument;
+    uint64_t number;
+};
+
+static void thread_exit(void)
+{
+    pthread_mutex_lock(&cores_lock);
+    core_is_used[number] = false;
+    pthread_mutex_unlock(&cores_lock);
+    pthread_exit(NULL);
+}
+
+static void *begin(void *memory)
+{
+    struct start start = *(struct start *)memory;
+    free(memory);
+    number = start.number;
+    start.run(start.argument);
+    thread_exit();
+    return NULL;
+}
+
+static uint64_t thread_start(void *(*run)(void *), void *argument)
+{
+    uint64_t core = 0;
+    pthread_mutex_lock(&cores_lock);
+    while (core < CORES && core_is_used[core])
+        core++;
+    if (core < CORES)
+        core_is_used[core] = true;
+    pthread_mutex_unlock(&cores_lock);
+    if (core == CORES)
+        return 0;
+    struct start *start = malloc(sizeof *start);
+    *start = (struct start){run, argument, core};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, begin, start) == 0);
+    pthread_detach(thread);
+    return core;
+}
+
+static uint64_t thread_self(void)
+{
+    return number;
+}
+
+static uint64_t wait_while(volatile uint64_t *word, uint64_t value)
+{
+    CHECK(host_brackets == 0);
+    CHECK((uintptr_t)word % 8 == 0);
+    uint64_t seen;
+    for (unsigned turn = 0; (seen = __atomic_load_n(word, __ATOMIC_ACQUIRE)) == value; turn++) {
+        if (turn % 4 == 3)
+            sched_yield();
+    }
+    return seen;
+}
+
+static uint64_t nanoseconds(void)
+{
+    static uint64_t start;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t shown = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    if (start == 0)
+        start = shown;
+    return shown - start;
+}
+
+static void end(int code)
+{
+    _exit(code);
+}
+
+static void unsupported(const char *name)
+{
+    dprintf(2, "unsupported: %s\n", name);
+    _exit(REFUSED);
+}
+
+static intptr_t map(void *at, size_t bytes, int protection, int flags, int file, int64_t offset)
+{
+    void *mapped = mmap(at, bytes, protection, flags, file, offset);
+    return mapped == MAP_FAILED ? -errno : (intptr_t)mapped;
+}
+
+static intptr_t unmap(void *at, size_t bytes)
+{
+    return munmap(at, bytes) == 0 ? 0 : -errno;
+}
+
+static intptr_t sync_map(void *at, size_t bytes, int flags)
+{
+    return msync(at, bytes, flags) == 0 ? 0 : -errno;
+}
+
+size_t heap_bytes;
+
+static void *heap_grow(size_t bytes)
+{
+    static char *heap;
+    if (heap == NULL) {
+        heap = mmap((void *)0x200000000000, HEAP_BYTES, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        CHECK(heap != MAP_FAILED);
+    }
+    CHECK(bytes % 4096 == 0);
+    if (bytes > HEAP_BYTES - heap_bytes)
+        return NULL;
+    heap_bytes += bytes;
+    return heap + heap_bytes - bytes;
+}
+
+static void host_begin(void)
+{
+    CHECK(host_brackets == 0);
+    host_brackets = 1;
+}
+
+static void host_end(void)
+{
+    CHECK(host_brackets == 1);
+    host_brackets = 0;
+}
+
+static void yield(void)
+{
+    CHECK(host_brackets == 0);
+    sched_yield();
+}
+
+static uint64_t cores(void)
+{
+    return CORES;
+}
+
+static void ignore(void)
+{
+}
+
+static void fill_page(void)
+{
+    void *page = mmap((void *)PAGE, 4096, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    CHECK(page == (void *)PAGE);
+    void *calls[] = {
+        thread_start, thread_exit, thread_self, wait_while, nanoseconds, end,
+        unsupported,  map,         unmap,       sync_map,   heap_grow,   host_begin,
+        host_end,     ignore,      ignore,      ignore,     ignore,      ignore,
+        yield,        cores,       ignore,
+    };
+    memcpy((char *)page + 0x200, calls, sizeof calls);
+}
+
+extern void t_sw_run_main(int (*)(int, char **, char **), int, char **, char **);
+
+int run_program(int (*program)(int, char **, char **), char *output, size_t room)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        char *arguments[] = {(char *)"program", NULL};
+        dup2(ends[1], 1);
+        dup2(ends[1], 2);
+        close(ends[0]);
+        close(ends[1]);
+        t_sw_run_main(program, 1, arguments, arguments + 1);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(ends[0], output + length, room - 1 - length)) > 0)
+        length += (size_t)got;
+    output[length] = 0;
+    close(ends[0]);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+/* Runs a program that was linked with the support library as a shared object, as seawall does it:
+ * its own functions come before those of the C library, also for libraries that it brings along. */
+static void run_shared(int count, char **arguments)
+{
+    void *program = dlopen(arguments[0], RTLD_NOW | RTLD_DEEPBIND);
+    if (program == NULL)
+        fprintf(stderr, "%s\n", dlerror());
+    CHECK(program != NULL);
+    void (*run)(void *, int, char **, char **) =
+        (void (*)(void *, int, char **, char **))dlsym(program, "sw_run_main");
+    run(dlsym(program, "main"), count, arguments, environ);
+}
+
+int main(int count, char **arguments)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } tests[] = {
+        {"memory", test_memory},   {"strings", test_strings},       {"sort", test_sort},
+        {"heap", test_heap},       {"locks", test_locks},           {"conditions", test_conditions},
+        {"threads", test_threads}, {"futex", test_futex},           {"time", test_time},
+        {"files", test_files},     {"exit", test_exit},
+    };
+    fill_page();
+    /* No test takes so long unless threads wait for each other for ever. */
+    alarm(60);
+    if (count > 2 && strcmp(arguments[1], "run") == 0)
+        run_shared(count - 2, arguments + 2);
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        if (count < 2 || strcmp(arguments[1], tests[i].name) == 0)
+            tests[i].run();
+    }
+    return 0;
+}
