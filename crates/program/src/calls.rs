@@ -1,0 +1,210 @@
+//! The functions that the support library calls, in the order of `support/page.h`.
+
+use crate::events::{self, settle};
+use crate::failure::{self, refuse};
+use crate::lifecycle;
+use crate::pages::pages;
+use crate::regions;
+use crate::runtime::{Thread, runtime};
+use crate::{stacks, threads};
+use libc::{c_char, c_int, c_void};
+use seawall_memory::Fence;
+use std::ffi::CStr;
+
+/// The functions.
+pub(crate) fn table() -> [usize; 21] {
+    [
+        thread_start as *const () as usize,
+        thread_exit as *const () as usize,
+        thread_self as *const () as usize,
+        wait_while as *const () as usize,
+        nanoseconds as *const () as usize,
+        exit as *const () as usize,
+        unsupported as *const () as usize,
+        map as *const () as usize,
+        unmap as *const () as usize,
+        sync as *const () as usize,
+        grow_heap as *const () as usize,
+        host_begin as *const () as usize,
+        host_end as *const () as usize,
+        work as *const () as usize,
+        region as *const () as usize,
+        output as *const () as usize,
+        order as *const () as usize,
+        drain as *const () as usize,
+        yield_now as *const () as usize,
+        cores as *const () as usize,
+        persistent as *const () as usize,
+    ]
+}
+
+/// The calling thread, with everything done that it did before the call; `None` while its accesses
+/// are not simulated.
+fn simulated() -> Option<&'static Thread> {
+    let runtime = runtime();
+    let thread = runtime.thread();
+    if !runtime.is_on.get() || thread.in_host.get() > 0 {
+        return None;
+    }
+    settle(thread, stack());
+    Some(thread)
+}
+
+/// An address on the caller's stack.
+fn stack() -> u64 {
+    let here = 0u64;
+    std::ptr::from_ref(&here) as u64
+}
+
+extern "C" fn thread_start(start: extern "C" fn(u64) -> u64, argument: u64) -> u64 {
+    let runtime = runtime();
+    if !runtime.is_on.get() && runtime.from_threads.get() {
+        lifecycle::begin_region();
+    }
+    simulated();
+    let Some(number) = threads::start(start, argument) else {
+        let cores = runtime.thread().machine().cores();
+        failure::fail(&format!(
+            "runs more threads at a time than the machine has cores, {cores}; start fewer, or take \
+             a machine with more (core.count)"
+        ));
+    };
+    runtime.threads_started.set(runtime.threads_started.get() + 1);
+    // What it wrote before is visible to the new thread, as it is after the system's call.
+    runtime.thread().through(|machine| machine.full_fence());
+    runtime.thread().through(|machine| machine.unpark(number));
+    number as u64
+}
+
+extern "C" fn thread_exit() {
+    simulated();
+    let thread = runtime().thread();
+    if thread.number == 0 {
+        refuse("pthread_exit of the main thread");
+    }
+    // SAFETY: the thread runs on the stack that `on_stack` has switched to.
+    unsafe { stacks::leave(thread.base.get()) }
+}
+
+extern "C" fn thread_self() -> u64 {
+    runtime().thread().number as u64
+}
+
+extern "C" fn wait_while(at: u64, value: u64) -> u64 {
+    let runtime = runtime();
+    if !runtime.is_on.get() {
+        // SAFETY: an aligned word of the program.
+        let found = unsafe { std::ptr::read_volatile(at as *const u64) };
+        if found == value {
+            refuse("a wait before the region of interest that nothing can end");
+        }
+        return found;
+    }
+    let thread = simulated().unwrap_or_else(|| refuse("a wait inside a call of the C library"));
+    crate::values::wait_while(thread, at, value)
+}
+
+extern "C" fn nanoseconds() -> u64 {
+    simulated().map_or(0, |thread| thread.machine().nanoseconds())
+}
+
+extern "C" fn exit(code: c_int) {
+    lifecycle::exit(code)
+}
+
+extern "C" fn unsupported(name: *const c_char) {
+    // SAFETY: the support library passes a string.
+    let name = unsafe { CStr::from_ptr(name) };
+    refuse(&name.to_string_lossy())
+}
+
+extern "C" fn map(
+    hint: u64,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> i64 {
+    simulated();
+    regions::map(hint, bytes, protection, flags, fd, offset)
+}
+
+extern "C" fn unmap(at: u64, bytes: usize) -> i64 {
+    simulated();
+    regions::unmap(at, bytes)
+}
+
+extern "C" fn sync(at: u64, bytes: usize, _flags: c_int) -> i64 {
+    if let Some(thread) = simulated() {
+        for line in (at & !63..at + bytes as u64).step_by(64) {
+            if pages().known(line).is_some_and(|page| page.is_pm) {
+                events::flush(thread, line);
+            }
+        }
+        thread.through(|machine| machine.fence(Fence::Drain));
+    }
+    0
+}
+
+extern "C" fn grow_heap(bytes: usize) -> *mut c_void {
+    regions::grow_heap(bytes)
+}
+
+extern "C" fn host_begin() {
+    simulated();
+    let depth = &runtime().thread().in_host;
+    depth.set(depth.get() + 1);
+}
+
+extern "C" fn host_end() {
+    let depth = &runtime().thread().in_host;
+    depth.set(depth.get().saturating_sub(1));
+}
+
+extern "C" fn work(instructions: u64) {
+    if let Some(thread) = simulated() {
+        thread.through(|machine| machine.work(instructions));
+    }
+}
+
+extern "C" fn region(begins: c_int) {
+    if begins != 0 {
+        lifecycle::begin_region();
+    } else if let Some(thread) = simulated() {
+        thread.through(|machine| machine.end_region());
+    }
+}
+
+extern "C" fn output(number: u64) {
+    if let Some(thread) = simulated() {
+        thread.through(|machine| machine.output(number));
+    }
+}
+
+extern "C" fn order() {
+    if let Some(thread) = simulated() {
+        thread.through(|machine| machine.fence(Fence::Order));
+    }
+}
+
+extern "C" fn drain() {
+    if let Some(thread) = simulated() {
+        thread.through(|machine| machine.fence(Fence::Drain));
+    }
+}
+
+/// Instructions of a call of `sched_yield`.
+const YIELD_INSTRUCTIONS: u64 = 200;
+
+extern "C" fn yield_now() {
+    work(YIELD_INSTRUCTIONS);
+}
+
+extern "C" fn cores() -> u64 {
+    runtime().thread().machine().cores() as u64
+}
+
+extern "C" fn persistent(at: u64, bytes: u64) {
+    regions::declare(at, bytes);
+}

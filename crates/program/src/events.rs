@@ -1,0 +1,163 @@
+//! What an instruction of the program does to the machine.
+//!
+//! The call comes before the instruction. So a store is finished at the next call of its thread:
+//! nobody else has run in between, and the host's memory has the value. A load asks the machine for
+//! the value, and if the host's memory has another one, the program must be made to see the
+//! machine's ([`values`](crate::values)).
+
+use crate::pages::pages;
+use crate::registers::Registers;
+use crate::runtime::{Pending, Thread, runtime};
+use crate::system_calls::system_call;
+use crate::values::{self, finish_store, load, load_range, lock, take_over_line, unlock};
+use seawall_cc::abi::{self, Kind};
+use seawall_memory::{Fence, LINE_BYTES};
+
+const LOAD: u16 = Kind::Load as u16;
+const STORE: u16 = Kind::Store as u16;
+const MODIFY: u16 = Kind::Modify as u16;
+const LOCKED: u16 = Kind::Locked as u16;
+const STREAM: u16 = Kind::Stream as u16;
+const CLWB: u16 = Kind::Clwb as u16;
+const CLFLUSH_OPT: u16 = Kind::ClflushOpt as u16;
+const CLFLUSH: u16 = Kind::Clflush as u16;
+const SFENCE: u16 = Kind::Sfence as u16;
+const MFENCE: u16 = Kind::Mfence as u16;
+const REP_MOVS: u16 = Kind::RepMovs as u16;
+const REP_STOS: u16 = Kind::RepStos as u16;
+const MOVS: u16 = Kind::Movs as u16;
+const STOS: u16 = Kind::Stos as u16;
+const SYSCALL: u16 = Kind::Syscall as u16;
+
+/// An instruction is about to run.
+pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
+    let runtime = runtime();
+    let thread = runtime.thread();
+    let (kind, bytes) = ((what >> 16) as u16, u64::from(what as u16));
+    if !runtime.is_on.get() || thread.in_host.get() > 0 {
+        if kind == SYSCALL {
+            system_call(registers);
+        }
+        return;
+    }
+    thread.site.set(registers.back);
+    let stack = std::ptr::from_ref(registers) as u64 + size_of::<Registers>() as u64;
+    settle(thread, stack);
+    match kind {
+        LOAD => load(thread, at, bytes),
+        STORE => thread.pending.set(Some(Pending { at, bytes, is_stream: false })),
+        MODIFY => {
+            load(thread, at, bytes);
+            thread.pending.set(Some(Pending { at, bytes, is_stream: false }));
+        }
+        LOCKED => lock(thread, at, bytes),
+        STREAM => thread.pending.set(Some(Pending { at, bytes, is_stream: true })),
+        CLWB | CLFLUSH_OPT => flush(thread, at),
+        CLFLUSH => {
+            flush(thread, at);
+            thread.through(|machine| machine.fence(Fence::Order));
+        }
+        SFENCE => fence(thread),
+        MFENCE => {
+            fence(thread);
+            thread.through(|machine| machine.full_fence());
+        }
+        REP_MOVS | REP_STOS | MOVS | STOS => string(thread, kind, bytes, registers),
+        SYSCALL => system_call(registers),
+        _ => {}
+    }
+    // The page of a store is known before its value changes.
+    if let Some(Pending { at, bytes, .. }) = thread.pending.get() {
+        pages().know(thread, at, bytes);
+    }
+}
+
+/// Finishes what the thread's last instruction began, and charges what it has done since.
+#[inline]
+pub(crate) fn settle(thread: &Thread, stack: u64) {
+    thread.stack.set(stack);
+    if let Some(pending) = thread.pending.take() {
+        finish_store(thread, pending);
+    } else if let Some((at, bytes)) = thread.locked.take() {
+        unlock(thread, at, bytes);
+    } else {
+        values::restore(thread, 0, 0);
+    }
+    charge(thread, stack);
+}
+
+/// The instructions and the accesses to frames that the program has counted.
+#[inline]
+fn charge(thread: &Thread, stack: u64) {
+    let (instructions, loads, stores) =
+        (take(abi::INSTRUCTIONS), take(abi::STACK_LOADS), take(abi::STACK_STORES));
+    let total = &runtime().instructions;
+    total.set(total.get() + instructions);
+    if loads | stores > 0 {
+        frame(thread, stack, loads, stores);
+    }
+    let ahead = thread.ahead.get();
+    if instructions > ahead {
+        thread.ahead.set(0);
+        thread.through(|machine| machine.work(instructions - ahead));
+    } else {
+        thread.ahead.set(ahead - instructions);
+    }
+}
+
+/// Returns a counter of the page, and clears it.
+#[inline]
+fn take(counter: u64) -> u64 {
+    // SAFETY: the page is mapped before the program is loaded, and one OS thread uses it.
+    unsafe { std::ptr::replace(counter as *mut u64, 0) }
+}
+
+#[inline(never)]
+fn frame(thread: &Thread, stack: u64, loads: u64, stores: u64) {
+    let at = stack & !7;
+    let runtime = runtime();
+    let page = pages().page(thread, at);
+    runtime.count_stores(u64::from(stores > 0), page.is_pm);
+    let value = values::host_word(at);
+    let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    thread.issued(loads + stores);
+    thread.through(|machine| machine.frame(at, few(loads), few(stores), value));
+    if stores > 0 {
+        page.shadow(at).set(value);
+    }
+}
+
+pub(crate) fn flush(thread: &Thread, at: u64) {
+    let line = at & !(LINE_BYTES - 1);
+    pages().know(thread, line, LINE_BYTES);
+    take_over_line(thread, line);
+    thread.issued(1);
+    thread.through(|machine| machine.flush(line));
+}
+
+/// The program's `sfence`.
+pub(crate) fn fence(thread: &Thread) {
+    let fence = runtime().fences.get().of_sfence();
+    thread.issued(1);
+    thread.through(|machine| machine.fence(fence));
+}
+
+fn string(thread: &Thread, kind: u16, bytes: u64, registers: &Registers) {
+    let count = if matches!(kind, REP_MOVS | REP_STOS) { registers.rcx } else { 1 };
+    let bytes = count * bytes;
+    if bytes == 0 {
+        return;
+    }
+    if matches!(kind, REP_MOVS | MOVS) {
+        load_range(thread, registers.rsi, bytes);
+    }
+    thread.pending.set(Some(Pending { at: registers.rdi, bytes, is_stream: false }));
+}
+
+impl Thread {
+    /// The machine issues so many instructions for accesses.
+    #[inline]
+    pub(crate) fn issued(&self, instructions: u64) {
+        self.ahead.set(self.ahead.get() + instructions);
+    }
+}

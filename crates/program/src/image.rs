@@ -1,0 +1,131 @@
+//! Where the loaded modules of the program are.
+
+use crate::locals::ThreadLocals;
+use crate::runtime::runtime;
+use crate::stacks;
+use libc::{c_int, c_void};
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+/// A part of a module, as it was loaded.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    base: u64,
+    at: u64,
+    bytes: u64,
+    is_writable: bool,
+    is_code: bool,
+}
+
+/// The modules of the program, which are in the folder of its image.
+fn modules() -> Found {
+    unsafe extern "C" {
+        /// The address of a thread-local variable, by module and offset (ELF Handling For
+        /// Thread-Local Storage, section 3.4.2).
+        fn __tls_get_addr(index: *const usize) -> *mut c_void;
+    }
+    unsafe extern "C" fn each(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the dynamic linker passes a module, and `found` is what is below.
+        let (info, found) = unsafe { (&*info, &mut *(found as *mut Found)) };
+        // SAFETY: the name is a string; the headers are an array of this length.
+        let (name, headers) = unsafe {
+            let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+            (CStr::from_ptr(info.dlpi_name).to_bytes(), headers)
+        };
+        if !name.starts_with(found.folder.as_os_str().as_bytes()) {
+            return 0;
+        }
+        let locals = headers.iter().find(|header| header.p_type == libc::PT_TLS);
+        if let Some(header) = locals {
+            let index = [info.dlpi_tls_modid, 0];
+            // SAFETY: the module has thread-local variables, and this is their number.
+            let block = unsafe { __tls_get_addr(index.as_ptr()) } as u64;
+            found.locals.push(ThreadLocals {
+                from_base: block.wrapping_sub(stacks::fs()),
+                initial: info.dlpi_addr + header.p_vaddr,
+                initial_bytes: header.p_filesz,
+                bytes: header.p_memsz,
+            });
+        }
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+            found.segments.push(Segment {
+                base: info.dlpi_addr,
+                at: info.dlpi_addr + header.p_vaddr,
+                bytes: header.p_memsz,
+                is_writable: header.p_flags & libc::PF_W != 0,
+                is_code: header.p_flags & libc::PF_X != 0,
+            });
+        }
+        0
+    }
+    let folder = runtime().folder.borrow().clone();
+    let mut found = Found { folder, segments: Vec::new(), locals: Vec::new() };
+    // SAFETY: `each` has the right signature and gets what it expects.
+    unsafe { libc::dl_iterate_phdr(Some(each), std::ptr::from_mut(&mut found).cast()) };
+    found
+}
+
+fn segments() -> Vec<Segment> {
+    modules().segments
+}
+
+/// The thread-local variables of all modules; the first thread of the process must ask.
+pub(crate) fn thread_locals() -> Vec<ThreadLocals> {
+    modules().locals
+}
+
+struct Found {
+    folder: PathBuf,
+    segments: Vec<Segment>,
+    locals: Vec<ThreadLocals>,
+}
+
+/// The writable segments: their start and their bytes.
+pub(crate) fn writable() -> Vec<(u64, u64)> {
+    let writable = segments().into_iter().filter(|segment| segment.is_writable);
+    writable.map(|segment| (segment.at, segment.bytes)).collect()
+}
+
+/// The offset of an address in its module, if it is in one.
+pub(crate) fn offset_of(at: u64) -> Option<u64> {
+    let holds = |segment: &Segment| (segment.at..segment.at + segment.bytes).contains(&at);
+    segments().into_iter().find(holds).map(|segment| at - segment.base)
+}
+
+/// How many words of a stack are looked at, and how many addresses are kept.
+const LOOKED_AT: u64 = 512;
+const CALLERS_MAX: usize = 8;
+
+/// The offset of `at`, and those of the addresses in code of the program that are on a stack from
+/// `stack` on: what called it, as far as can be told.
+pub(crate) fn callers(at: u64, stack: u64, end: u64) -> Vec<u64> {
+    let segments = segments();
+    let code = |at: u64| {
+        let holds = |segment: &&Segment| (segment.at..segment.at + segment.bytes).contains(&at);
+        let segment = segments.iter().filter(|segment| segment.is_code).find(holds)?;
+        Some(at - segment.base)
+    };
+    let mut found: Vec<u64> = code(at).into_iter().collect();
+    let last = end.min(stack + 8 * LOOKED_AT);
+    for word in (stack & !7..last).step_by(8) {
+        // SAFETY: the words are on the stack of the thread, below its end.
+        let value = unsafe { std::ptr::read(word as *const u64) };
+        found.extend(code(value));
+        if found.len() >= CALLERS_MAX {
+            break;
+        }
+    }
+    found
+}
+
+/// The address of a symbol of the program.
+pub(crate) fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the image has been loaded.
+    let found = unsafe { libc::dlsym(runtime().image.get(), name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}

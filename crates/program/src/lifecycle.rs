@@ -1,0 +1,52 @@
+//! When measuring begins, and how the program ends.
+
+use crate::failure::fail_at;
+use crate::pages::pages;
+use crate::runtime::runtime;
+use crate::{events, image, regions, stacks, sweep};
+use libc::c_int;
+use seawall_cc::abi;
+
+/// The program exits.
+pub(crate) fn exit(code: c_int) -> ! {
+    let runtime = runtime();
+    let thread = runtime.thread();
+    if runtime.is_on.get() {
+        thread.in_host.set(0);
+        events::settle(thread, thread.stack.get());
+        sweep::sweep(thread);
+    } else {
+        let what = "starts no thread, so that nothing was measured; measure all: --from start";
+        fail_at(what, Vec::new());
+    }
+    runtime.exit_code.set(Some(code));
+    thread.through(|machine| machine.end());
+    // SAFETY: the thread is on the stack that `on_stack` has switched to.
+    unsafe { stacks::leave(thread.base.get()) }
+}
+
+/// Measuring begins.
+pub(crate) fn begin_region() {
+    let runtime = runtime();
+    let thread = runtime.thread();
+    runtime.instructions.set(0);
+    if runtime.is_on.replace(true) {
+        return thread.through(|machine| machine.begin_region());
+    }
+    for (at, bytes) in image::writable().into_iter().chain([regions::heap()]) {
+        pages().know_all(thread, at, bytes);
+    }
+    for pool in regions::pools() {
+        pages().know_all(thread, pool.at, pool.bytes);
+    }
+    clear_counters();
+    thread.through(|machine| machine.begin_region());
+}
+
+/// The program has counted nothing yet.
+pub(crate) fn clear_counters() {
+    for counter in [abi::INSTRUCTIONS, abi::STACK_LOADS, abi::STACK_STORES] {
+        // SAFETY: the page is mapped.
+        unsafe { std::ptr::write(counter as *mut u64, 0) };
+    }
+}

@@ -1,0 +1,132 @@
+//! The pages of the program that the machine knows, and for each word the value that the program's
+//! own instructions left there.
+//!
+//! A page becomes known when the program first touches it, with what it has then. Where the host's
+//! memory differs from the shadow, something else than an instrumented instruction has written it.
+
+use crate::failure::fail;
+use crate::regions::is_persistent;
+use crate::request::PAGE;
+use crate::runtime::{OneThread, Thread};
+use rustc_hash::FxHashMap;
+use std::cell::{Cell, RefCell};
+
+const WORDS: usize = (PAGE / 8) as usize;
+const CACHED: usize = 1024;
+
+/// The number of a page, and the page.
+type Cached = (u64, Option<&'static Page>);
+
+/// What is known of a page.
+pub(crate) struct Page {
+    shadow: [Cell<u64>; WORDS],
+    pub(crate) is_pm: bool,
+}
+
+/// The pages.
+pub(crate) struct Pages {
+    known: RefCell<FxHashMap<u64, &'static Page>>,
+    cached: Box<[Cell<Cached>]>,
+    /// The persistent ones in the order in which the machine got them.
+    persistent: RefCell<Vec<u64>>,
+}
+
+static PAGES: OneThread<Pages> = OneThread(std::cell::OnceCell::new());
+
+/// The pages of this process.
+#[inline]
+pub(crate) fn pages() -> &'static Pages {
+    PAGES.0.get_or_init(Pages::default)
+}
+
+impl Default for Pages {
+    fn default() -> Pages {
+        let empty = (0..CACHED).map(|_| Cell::new((u64::MAX, None)));
+        Pages { known: RefCell::default(), cached: empty.collect(), persistent: RefCell::default() }
+    }
+}
+
+impl Pages {
+    /// The page that has `at`; the machine gets it if it does not have it yet.
+    #[inline]
+    pub(crate) fn page(&self, thread: &Thread, at: u64) -> &'static Page {
+        let number = at / PAGE;
+        match self.cached[number as usize % CACHED].get() {
+            (cached, Some(page)) if cached == number => page,
+            _ => self.look_up(thread, number),
+        }
+    }
+
+    /// Makes the pages of these bytes known.
+    #[inline]
+    pub(crate) fn know(&self, thread: &Thread, at: u64, bytes: u64) {
+        let (mut number, last) = (at / PAGE, (at + bytes - 1) / PAGE);
+        while number <= last {
+            self.page(thread, number * PAGE);
+            number += 1;
+        }
+    }
+
+    /// Makes all pages of a range known, however long it is.
+    pub(crate) fn know_all(&self, thread: &Thread, at: u64, bytes: u64) {
+        if bytes > 0 {
+            self.know(thread, at, bytes);
+        }
+    }
+
+    /// Bytes of persistent and of other memory that are known.
+    pub(crate) fn touched(&self) -> [u64; 2] {
+        let persistent = self.persistent.borrow().len() as u64;
+        let all = self.known.borrow().len() as u64;
+        [persistent * PAGE, all.saturating_sub(persistent) * PAGE]
+    }
+
+    #[inline(never)]
+    fn look_up(&self, thread: &Thread, number: u64) -> &'static Page {
+        let known = self.known.borrow().get(&number).copied();
+        let page = known.unwrap_or_else(|| self.add(thread, number));
+        self.cached[number as usize % CACHED].set((number, Some(page)));
+        page
+    }
+
+    fn add(&self, thread: &Thread, number: u64) -> &'static Page {
+        if number == 0 {
+            fail("touched memory that it does not have (a null pointer)");
+        }
+        let at = number * PAGE;
+        let is_pm = is_persistent(at);
+        // SAFETY: the program is about to access the page; if it is not mapped, the fault comes
+        // here instead of there, and is told as the program's.
+        let contents = unsafe { std::slice::from_raw_parts(at as *const u8, PAGE as usize) };
+        let word = |n: usize| {
+            let word = contents[8 * n..8 * n + 8].try_into().expect("8 bytes");
+            Cell::new(u64::from_le_bytes(word))
+        };
+        let page: &'static Page =
+            Box::leak(Box::new(Page { shadow: std::array::from_fn(word), is_pm }));
+        thread.through(|machine| machine.map(at, is_pm, contents));
+        self.known.borrow_mut().insert(number, page);
+        if is_pm {
+            self.persistent.borrow_mut().push(at);
+        }
+        page
+    }
+
+    /// The persistent pages in the order in which the machine got them.
+    pub(crate) fn persistent(&self) -> Vec<u64> {
+        self.persistent.borrow().clone()
+    }
+
+    /// A page that is known.
+    pub(crate) fn known(&self, at: u64) -> Option<&'static Page> {
+        self.known.borrow().get(&(at / PAGE)).copied()
+    }
+}
+
+impl Page {
+    /// The word at `at`, which is in this page.
+    #[inline]
+    pub(crate) fn shadow(&self, at: u64) -> &Cell<u64> {
+        &self.shadow[(at % PAGE / 8) as usize]
+    }
+}

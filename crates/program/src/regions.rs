@@ -1,0 +1,176 @@
+//! Where the program's memory is: pools, heap and other mappings, all at fixed addresses.
+//!
+//! A shared mapping of a file is a pool. It is mapped privately, so that the file stays as it is:
+//! what is durable is the machine's to say. A pool stays mapped when the program unmaps it, so that
+//! it is found again, as the page cache would have it.
+
+use crate::request::PAGE;
+use crate::request::Persistent;
+use crate::runtime::runtime;
+use libc::{c_int, c_void};
+use std::cell::{Cell, RefCell};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Pools, one after the other.
+const POOLS: u64 = 0x1000_0000_0000;
+/// The heap of the program.
+const HEAP: u64 = 0x2000_0000_0000;
+const HEAP_BYTES_MAX: u64 = 64 << 30;
+/// Other mappings.
+const OTHERS: u64 = 0x2800_0000_0000;
+const STEP: u64 = 2 << 20;
+
+/// A file that the program has mapped shared.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
+    /// Where in the file it starts.
+    pub(crate) offset: u64,
+}
+
+/// Where the next mapping goes, and the pools.
+struct Regions {
+    pools: RefCell<Vec<Pool>>,
+    declared: RefCell<Vec<(u64, u64)>>,
+    next_pool: Cell<u64>,
+    heap_end: Cell<u64>,
+    next_other: Cell<u64>,
+}
+
+struct Static(Regions);
+
+// SAFETY: as for `Runtime`: one OS thread uses it.
+unsafe impl Sync for Static {}
+
+static REGIONS: Static = Static(Regions {
+    pools: RefCell::new(Vec::new()),
+    declared: RefCell::new(Vec::new()),
+    next_pool: Cell::new(POOLS),
+    heap_end: Cell::new(HEAP),
+    next_other: Cell::new(OTHERS),
+});
+
+/// The pools that the program has mapped, in that order.
+pub(crate) fn pools() -> Vec<Pool> {
+    REGIONS.0.pools.borrow().clone()
+}
+
+/// Whether the page at `at` is persistent memory.
+pub(crate) fn is_persistent(at: u64) -> bool {
+    let regions = &REGIONS.0;
+    let holds = |start: u64, bytes: u64| (start..start + bytes).contains(&at);
+    let is_pool = || regions.pools.borrow().iter().any(|pool| holds(pool.at, pool.bytes));
+    let is_declared = || regions.declared.borrow().iter().any(|range| holds(range.0, range.1));
+    match runtime().persistent.get() {
+        Persistent::All => true,
+        Persistent::Heap => {
+            (HEAP..OTHERS + HEAP_BYTES_MAX).contains(&at) || is_pool() || is_declared()
+        }
+        Persistent::Files => is_pool() || is_declared(),
+    }
+}
+
+/// More memory at the end of the heap; null if there is none.
+pub(crate) fn grow_heap(bytes: usize) -> *mut c_void {
+    let end = &REGIONS.0.heap_end;
+    let at = end.get();
+    let bytes = (bytes as u64).next_multiple_of(PAGE);
+    if at + bytes > HEAP + HEAP_BYTES_MAX || crate::stacks::map_at(at, bytes as usize).is_err() {
+        return std::ptr::null_mut();
+    }
+    end.set(at + bytes);
+    at as *mut c_void
+}
+
+/// The heap so far: its start and its bytes.
+pub(crate) fn heap() -> (u64, u64) {
+    (HEAP, REGIONS.0.heap_end.get() - HEAP)
+}
+
+/// The program's `mmap`; a negative error number if it fails.
+pub(crate) fn map(
+    hint: u64,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> i64 {
+    if bytes == 0 {
+        return -i64::from(libc::EINVAL);
+    }
+    let length = (bytes as u64).next_multiple_of(PAGE);
+    let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+    let is_pool = fd >= 0 && flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    let regions = &REGIONS.0;
+    let described = is_pool.then(|| describe(fd)).flatten();
+    if let Some((file, _)) = &described {
+        let mapped = regions.pools.borrow();
+        let same = mapped.iter().find(|pool| {
+            pool.file == *file && pool.offset == offset as u64 && length <= pool.bytes
+        });
+        if let Some(pool) = same.filter(|pool| !is_fixed || pool.at == hint) {
+            return pool.at as i64;
+        }
+    }
+    let next = if is_pool { &regions.next_pool } else { &regions.next_other };
+    let at = if is_fixed { hint } else { next.get() };
+    let private = flags & !libc::MAP_TYPE & !libc::MAP_SYNC | libc::MAP_PRIVATE | libc::MAP_FIXED;
+    // SAFETY: the range is the runtime's own, or the program asks to replace its own.
+    let got = unsafe {
+        libc::mmap(at as *mut c_void, bytes, protection | libc::PROT_READ, private, fd, offset)
+    };
+    if got == libc::MAP_FAILED {
+        return -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
+    }
+    if !is_fixed {
+        next.set((at + length + PAGE).next_multiple_of(STEP));
+    }
+    if let Some((file, path)) = described {
+        let pool = Pool { path, file, at, bytes: length, offset: offset as u64 };
+        regions.pools.borrow_mut().push(pool);
+    }
+    at as i64
+}
+
+/// Device, inode and path of an open file.
+fn describe(fd: c_int) -> Option<((u64, u64), PathBuf)> {
+    let link = PathBuf::from(format!("/proc/self/fd/{fd}"));
+    let metadata = std::fs::metadata(&link).ok()?;
+    let path = std::fs::read_link(&link).ok()?;
+    let is_file = metadata.is_file() && path != Path::new("/dev/zero");
+    is_file.then(|| ((metadata.dev(), metadata.ino()), path))
+}
+
+/// The program's `munmap`.
+pub(crate) fn unmap(at: u64, bytes: usize) -> i64 {
+    let length = (bytes as u64).next_multiple_of(PAGE);
+    let is_pool = pools().iter().any(|pool| at < pool.at + pool.bytes && pool.at < at + length);
+    if is_pool {
+        return 0;
+    }
+    // SAFETY: the program gives up its own mapping.
+    match unsafe { libc::munmap(at as *mut c_void, bytes) } {
+        0 => 0,
+        _ => -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
+    }
+}
+
+/// Declares memory persistent that is no file's; before it is touched.
+pub(crate) fn declare(at: u64, bytes: u64) {
+    REGIONS.0.declared.borrow_mut().push((at, bytes));
+}
+
+/// An address as the user knows it: a file and an offset in it.
+pub(crate) fn describe_address(at: u64) -> String {
+    let found = pools().into_iter().find(|pool| (pool.at..pool.at + pool.bytes).contains(&at));
+    match found {
+        Some(pool) => format!("{}+{:#x}", pool.path.display(), pool.offset + at - pool.at),
+        None => format!("{at:#x}"),
+    }
+}

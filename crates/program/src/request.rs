@@ -1,0 +1,187 @@
+//! What the process that runs a program is asked, and what it answers: files of JSON.
+
+use seawall_memory::Fence;
+use seawall_sim::{Counters, Cycle, Stalls};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The file of the request, in the folder of a run.
+pub(crate) const REQUEST: &str = "request.json";
+/// The file of the answer.
+pub(crate) const ANSWER: &str = "answer.json";
+/// Most bytes of each kind of memory that a program may touch.
+pub(crate) const SPACE_BYTES: u64 = 8 << 30;
+/// Bytes of a page of the host.
+pub(crate) const PAGE: u64 = 4096;
+
+/// What of the program's memory is persistent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Persistent {
+    /// Shared mappings of files, and what the program declares.
+    #[default]
+    Files,
+    /// The heap and anonymous mappings too.
+    Heap,
+    /// All of it, stacks included.
+    All,
+}
+
+/// What the program's `sfence` asks of a machine that has two fences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fences {
+    /// That what came before persists first (`ofence` on HOPS).
+    #[default]
+    Order,
+    /// That what came before is durable (`dfence`).
+    Drain,
+}
+
+impl Fences {
+    pub(crate) fn of_sfence(self) -> Fence {
+        match self {
+            Fences::Order => Fence::Order,
+            Fences::Drain => Fence::Drain,
+        }
+    }
+}
+
+/// When measuring begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum From {
+    /// With `main`, or where the program says so.
+    #[default]
+    Start,
+    /// With the first thread that it starts, or where the program says so.
+    Threads,
+}
+
+/// A crash to inject: so many cycles after a number of words stored, to persistent memory for a
+/// check and to any memory for cuts.
+pub type CrashAfter = (u64, Cycle);
+
+/// What crashes are held to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Judge {
+    /// There are none.
+    #[default]
+    Nobody,
+    /// A command that gets the path of a pool that the crash has left in place of `{pool}`.
+    Check {
+        /// The command, word by word.
+        command: Vec<String>,
+        /// Seconds that it may take.
+        seconds: u64,
+    },
+    /// The recording of the run: what is left must be a consistent cut of it.
+    Cuts,
+}
+
+/// One run of a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The instrumented image.
+    pub image: PathBuf,
+    /// The words of the command, the program's name first.
+    pub arguments: Vec<String>,
+    /// The machine: its name, or the path of a file.
+    pub machine: String,
+    /// The design with its parameters.
+    pub design: String,
+    /// What is persistent.
+    pub persistent: Persistent,
+    /// What a fence asks.
+    pub fences: Fences,
+    /// When measuring begins.
+    pub from: From,
+    /// Crashes, in any order.
+    pub crashes: Vec<CrashAfter>,
+    /// What they are held to.
+    pub judge: Judge,
+    /// A folder for files of this run.
+    pub folder: PathBuf,
+    /// Most cycles.
+    pub cycles_max: Cycle,
+}
+
+/// A crash that broke the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenCrash {
+    /// When it was.
+    pub cycle: Cycle,
+    /// What the check said, or what is wrong with the cut.
+    pub what: String,
+}
+
+/// A store that was not seen: where it went, and the instruction that found it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnseenStore {
+    /// The file and the offset in it, or the address.
+    pub place: String,
+    /// The address of the instruction in the image.
+    pub found_at: u64,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// What the program returned.
+    pub exit_code: i32,
+    /// Cycles of the region that was measured.
+    pub cycles: Cycle,
+    /// Stalled cycles by reason, all cores that ran a thread together.
+    pub stalls: Stalls,
+    /// The counters.
+    pub counters: Counters,
+    /// Cores that ran a thread at some time.
+    pub cores: usize,
+    /// Threads that the program started, `main` included.
+    pub threads: u64,
+    /// Instructions that it ran, of all threads.
+    pub instructions: u64,
+    /// Crashes that were judged.
+    pub crashes: u64,
+    /// Stores in all cuts, if cuts were judged.
+    pub stores_in_cuts: u64,
+    /// Those that broke it.
+    pub broken: Vec<BrokenCrash>,
+    /// Words stored: to all memory, and to persistent memory.
+    pub stored: [u64; 2],
+    /// Stores to persistent memory that no instrumented instruction made.
+    pub unseen: u64,
+    /// The first of them.
+    pub unseen_stores: Vec<UnseenStore>,
+    /// Loads that had to be shown an older value than the newest store.
+    pub raced: u64,
+    /// Bytes of persistent and of other memory that it touched.
+    pub touched: [u64; 2],
+    /// CPU time of the host in nanoseconds.
+    pub host_nanoseconds: u64,
+}
+
+/// Where a thread of the program is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The thread's number; `main` is 0.
+    pub thread: usize,
+    /// The address in the image, and those behind calls that led there, as far as can be told.
+    pub callers: Vec<u64>,
+}
+
+/// The answer of the process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// It ran to its end.
+    Ran(Box<Ran>),
+    /// It could not.
+    Failed {
+        /// Why: what the program does.
+        what: String,
+        /// Where its threads are.
+        places: Vec<Place>,
+    },
+}

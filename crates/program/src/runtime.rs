@@ -1,0 +1,191 @@
+//! What the process knows of the program that it runs: its threads, its pages, and whether its
+//! accesses are simulated now.
+//!
+//! All threads of the program are fibers of one OS thread, and only one of them runs. So the state
+//! is a static of cells; an operation of the machine may run other threads before it returns, and
+//! nothing may be borrowed across it.
+
+use crate::locals::ThreadLocals;
+use crate::machine::Machine;
+use crate::parts::Part;
+use crate::request::{Fences, Persistent};
+use crate::stacks;
+use crate::unseen::Unseen;
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+
+/// The support library's `sw_syscall`: number and arguments to result.
+pub(crate) type SystemCall = extern "C" fn(u64, u64, u64, u64, u64, u64, u64) -> i64;
+
+/// The most threads of a program: one for each core of the largest machine.
+pub(crate) const THREADS_MAX: usize = 64;
+
+/// A store that the program was about to make: its value is read when its thread comes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
+    pub(crate) is_stream: bool,
+}
+
+/// A word of the host that shows a thread another value than the newest, for one load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patch {
+    pub(crate) at: u64,
+    pub(crate) mask: u64,
+    pub(crate) newest: u64,
+}
+
+/// A thread of the program, on a core of the machine.
+pub(crate) struct Thread {
+    pub(crate) number: usize,
+    /// The base of `%fs`: where the thread's own variables are.
+    pub(crate) fs: Cell<u64>,
+    pub(crate) machine: Cell<Option<&'static dyn Machine>>,
+    pub(crate) pending: Cell<Option<Pending>>,
+    pub(crate) locked: Cell<Option<(u64, usize)>>,
+    /// The words of the locked instruction before it ran.
+    pub(crate) found: Cell<[u64; 2]>,
+    pub(crate) patches: RefCell<Vec<Patch>>,
+    /// Words of the load that is going on: address, bits, value.
+    pub(crate) loaded: RefCell<Vec<(u64, u64, u64)>>,
+    /// Parts of the store that is being finished.
+    pub(crate) stored: RefCell<Vec<(Part, [u64; 8])>>,
+    /// Instructions that the machine has issued for accesses and that the program's count has not
+    /// reached yet.
+    pub(crate) ahead: Cell<u64>,
+    /// How many calls deep it is in code whose accesses are not simulated.
+    pub(crate) in_host: Cell<u32>,
+    /// What it runs when it is next woken.
+    pub(crate) start: Cell<Option<(extern "C" fn(u64) -> u64, u64)>>,
+    pub(crate) is_busy: Cell<bool>,
+    /// The stack pointer of its fiber, while it is on the stack of the program.
+    pub(crate) base: Cell<u64>,
+    /// Where the program goes on after the access.
+    pub(crate) site: Cell<u64>,
+    /// Its stack pointer there.
+    pub(crate) stack: Cell<u64>,
+}
+
+impl Thread {
+    fn new(number: usize) -> Thread {
+        Thread {
+            number,
+            fs: Cell::new(0),
+            machine: Cell::new(None),
+            pending: Cell::new(None),
+            locked: Cell::new(None),
+            found: Cell::new([0; 2]),
+            patches: RefCell::default(),
+            loaded: RefCell::default(),
+            stored: RefCell::default(),
+            ahead: Cell::new(0),
+            in_host: Cell::new(0),
+            start: Cell::new(None),
+            is_busy: Cell::new(false),
+            base: Cell::new(0),
+            site: Cell::new(0),
+            stack: Cell::new(0),
+        }
+    }
+
+    /// Whether the program has ever run on it.
+    pub(crate) fn has_run(&self) -> bool {
+        self.fs.get() != 0
+    }
+
+    #[inline]
+    pub(crate) fn machine(&self) -> &'static dyn Machine {
+        self.machine.get().expect("a thread that runs is on a core")
+    }
+
+    /// Performs an operation of the machine; other threads may run meanwhile.
+    #[inline]
+    pub(crate) fn through<T>(&self, operation: impl FnOnce(&dyn Machine) -> T) -> T {
+        let result = operation(self.machine());
+        let runtime = runtime();
+        if runtime.running.replace(self.number) != self.number {
+            stacks::set_fs(self.fs.get());
+        }
+        result
+    }
+}
+
+/// The state of the process.
+pub(crate) struct Runtime {
+    /// Whether accesses are simulated.
+    pub(crate) is_on: Cell<bool>,
+    /// The thread whose `%fs` is set.
+    pub(crate) running: Cell<usize>,
+    pub(crate) threads: [Thread; THREADS_MAX],
+    pub(crate) persistent: Cell<Persistent>,
+    pub(crate) fences: Cell<Fences>,
+    /// Whether measuring begins with the first thread that the program starts.
+    pub(crate) from_threads: Cell<bool>,
+    pub(crate) unseen: Unseen,
+    pub(crate) exit_code: Cell<Option<i32>>,
+    pub(crate) threads_started: Cell<u64>,
+    /// Instructions of the program that have been charged.
+    pub(crate) instructions: Cell<u64>,
+    pub(crate) patches: Cell<u64>,
+    /// Words stored, to all memory and to persistent memory.
+    pub(crate) stored: [Cell<u64>; 2],
+    pub(crate) host_fs: Cell<u64>,
+    pub(crate) system_call: Cell<Option<SystemCall>>,
+    /// The loaded image.
+    pub(crate) image: Cell<*mut libc::c_void>,
+    /// The folder of the image and of the libraries that come with it.
+    pub(crate) folder: RefCell<PathBuf>,
+    /// How thread-local variables begin.
+    pub(crate) locals: RefCell<Vec<ThreadLocals>>,
+    /// Where the answer goes.
+    pub(crate) answer: RefCell<PathBuf>,
+}
+
+/// A static of the one OS thread that runs the program.
+pub(crate) struct OneThread<T>(pub(crate) std::cell::OnceCell<T>);
+
+// SAFETY: only the first OS thread of the process uses it: the others sleep, and exist for their
+// thread-local variables alone.
+unsafe impl<T> Sync for OneThread<T> {}
+
+static RUNTIME: OneThread<Runtime> = OneThread(std::cell::OnceCell::new());
+
+/// The state of this process.
+#[inline]
+pub(crate) fn runtime() -> &'static Runtime {
+    RUNTIME.0.get_or_init(|| Runtime {
+        is_on: Cell::new(false),
+        running: Cell::new(0),
+        threads: std::array::from_fn(Thread::new),
+        persistent: Cell::new(Persistent::Files),
+        fences: Cell::new(Fences::Order),
+        from_threads: Cell::new(false),
+        unseen: Unseen::default(),
+        exit_code: Cell::new(None),
+        threads_started: Cell::new(1),
+        instructions: Cell::new(0),
+        patches: Cell::new(0),
+        stored: [const { Cell::new(0) }; 2],
+        host_fs: Cell::new(stacks::fs()),
+        system_call: Cell::new(None),
+        image: Cell::new(std::ptr::null_mut()),
+        folder: RefCell::default(),
+        locals: RefCell::default(),
+        answer: RefCell::default(),
+    })
+}
+
+impl Runtime {
+    /// Words are about to be stored to a page.
+    #[inline]
+    pub(crate) fn count_stores(&self, words: u64, is_pm: bool) {
+        self.stored[0].set(self.stored[0].get() + words);
+        self.stored[1].set(self.stored[1].get() + words * u64::from(is_pm));
+    }
+
+    #[inline]
+    pub(crate) fn thread(&self) -> &Thread {
+        &self.threads[self.running.get()]
+    }
+}

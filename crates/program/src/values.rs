@@ -1,0 +1,239 @@
+//! The values of loads and stores: what the program sees is what the machine says.
+//!
+//! The host's memory holds, in each word, the newest value in the order in which instructions were
+//! issued. The machine may say something else for two reasons. Another core's store may not be
+//! visible yet: then the program must not see it either, and the host's word is patched for this
+//! one load. Or code that is not instrumented has written the word: then the machine takes the
+//! value over, by a store of the thread that found it, and the word is counted as unseen.
+
+use crate::failure::refuse;
+use crate::pages::pages;
+use crate::parts::{Part, parts};
+use crate::runtime::{Patch, Pending, Thread, runtime};
+use seawall_memory::{LINE_BYTES, Width};
+
+/// The host's aligned word at `at`.
+#[inline]
+pub(crate) fn host_word(at: u64) -> u64 {
+    // SAFETY: the page is known, so it was readable, and nothing but this OS thread writes it.
+    unsafe { std::ptr::read(at as *const u64) }
+}
+
+fn set_host_word(at: u64, value: u64) {
+    // SAFETY: as above; the machine has a value for the word that differs, so it was written
+    // before.
+    unsafe { std::ptr::write(at as *mut u64, value) }
+}
+
+#[inline]
+fn width_of(bytes: u64) -> Option<Width> {
+    Some(match bytes {
+        1 => Width::B1,
+        2 => Width::B2,
+        4 => Width::B4,
+        8 => Width::B8,
+        _ => return None,
+    })
+}
+
+/// The program is about to load.
+#[inline]
+pub(crate) fn load(thread: &Thread, at: u64, bytes: u64) {
+    let Some(width) = width_of(bytes).filter(|_| at.is_multiple_of(bytes)) else {
+        return load_range(thread, at, bytes);
+    };
+    pages().page(thread, at);
+    thread.issued(1);
+    let value = thread.through(|machine| machine.load(at, width));
+    let shift = 8 * (at % 8);
+    let mask = width.mask() << shift;
+    if (host_word(at & !7) ^ (value << shift)) & mask != 0 {
+        differs(thread, at & !7, mask, value << shift);
+    }
+}
+
+/// The program is about to load a range, or an access that is not aligned.
+///
+/// Other threads may run between two lines, so that the words are compared when all are there.
+pub(crate) fn load_range(thread: &Thread, at: u64, bytes: u64) {
+    pages().know(thread, at, bytes);
+    let mut loaded = thread.loaded.take();
+    parts(at, bytes, |part| {
+        let mut words = [0; 8];
+        thread.issued(1);
+        thread.through(|machine| machine.load_words(part.at, &mut words[..part.words]));
+        for (n, value) in words[..part.words].iter().enumerate() {
+            loaded.push((part.at + 8 * n as u64, part.mask(n), *value));
+        }
+    });
+    for (at, mask, value) in loaded.drain(..) {
+        if (host_word(at) ^ value) & mask != 0 {
+            differs(thread, at, mask, value);
+        }
+    }
+    thread.loaded.replace(loaded);
+}
+
+/// The machine says `value` for the bits `mask` of the word at `at`, and the host has another one.
+#[cold]
+#[inline(never)]
+fn differs(thread: &Thread, at: u64, mask: u64, value: u64) {
+    let runtime = runtime();
+    let page = pages().page(thread, at);
+    let newest = host_word(at);
+    if (newest ^ page.shadow(at).get()) & mask != 0 {
+        return take_over(thread, at);
+    }
+    set_host_word(at, newest & !mask | value & mask);
+    runtime.patches.set(runtime.patches.get() + 1);
+    thread.patches.borrow_mut().push(Patch { at, mask, newest });
+}
+
+/// Gives the machine a word that code without instrumentation has written.
+fn take_over(thread: &Thread, at: u64) {
+    let runtime = runtime();
+    let page = pages().page(thread, at);
+    let host = host_word(at);
+    if page.is_pm {
+        runtime.unseen.note(at, thread.site.get());
+    }
+    page.shadow(at).set(host);
+    runtime.count_stores(1, page.is_pm);
+    thread.through(|machine| machine.store(at, Width::B8, host));
+}
+
+/// Gives the machine what code without instrumentation has written to a line.
+pub(crate) fn take_over_line(thread: &Thread, line: u64) {
+    let page = pages().page(thread, line);
+    for at in (line..line + LINE_BYTES).step_by(8) {
+        let is_patched = thread.patches.borrow().iter().any(|patch| patch.at == at);
+        if host_word(at) != page.shadow(at).get() && !is_patched {
+            take_over(thread, at);
+        }
+    }
+}
+
+/// The store of the thread's last instruction has been made in the host's memory.
+pub(crate) fn finish_store(thread: &Thread, store: Pending) {
+    let Pending { at, bytes, is_stream } = store;
+    restore(thread, at, bytes);
+    let pages = pages();
+    if let Some(width) = width_of(bytes).filter(|_| at.is_multiple_of(bytes) && !is_stream) {
+        let (word, shift) = (host_word(at & !7), 8 * (at % 8));
+        let mask = width.mask() << shift;
+        let page = pages.page(thread, at);
+        let shadow = page.shadow(at);
+        shadow.set(shadow.get() & !mask | word & mask);
+        runtime().count_stores(1, page.is_pm);
+        thread.issued(1);
+        return thread.through(|machine| machine.store(at, width, word >> shift & width.mask()));
+    }
+    // All of it is read before any other thread runs.
+    let mut stored = thread.stored.take();
+    parts(at, bytes, |part| {
+        let mut words = [0; 8];
+        for (n, word) in words[..part.words].iter_mut().enumerate() {
+            let (at, mask) = (part.at + 8 * n as u64, part.mask(n));
+            *word = host_word(at) & mask;
+            let shadow = pages.page(thread, at).shadow(at);
+            shadow.set(shadow.get() & !mask | *word);
+        }
+        stored.push((part, words));
+    });
+    for (part, words) in stored.drain(..) {
+        runtime().count_stores(part.words as u64, pages.page(thread, part.at).is_pm);
+        thread.issued(1);
+        let (words, masks) = (&words[..part.words], &part.masks()[..part.words]);
+        if is_stream {
+            stream(thread, &part, words);
+        } else {
+            thread.through(|machine| machine.store_words(part.at, words, masks));
+        }
+    }
+    thread.stored.replace(stored);
+}
+
+/// The bytes of a part past the caches.
+fn stream(thread: &Thread, part: &Part, words: &[u64]) {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let first = (part.first.trailing_zeros() / 8) as usize;
+    let end = bytes.len() - (part.mask(part.words - 1).leading_zeros() / 8) as usize;
+    thread.through(|machine| machine.stream(part.at + first as u64, &bytes[first..end]));
+}
+
+/// The program is about to run a locked instruction.
+pub(crate) fn lock(thread: &Thread, at: u64, bytes: u64) {
+    if at / LINE_BYTES != (at + bytes - 1) / LINE_BYTES {
+        refuse("a locked instruction that crosses a cache line");
+    }
+    pages().know(thread, at, bytes);
+    let words = locked_words(at, bytes);
+    for word in words.clone() {
+        let page = pages().page(thread, word);
+        if host_word(word) != page.shadow(word).get() {
+            take_over(thread, word);
+        }
+    }
+    thread.issued(1);
+    let found = thread.through(|machine| machine.lock(at, bytes as usize));
+    for (word, value) in words.zip(found) {
+        if host_word(word) != value {
+            differs(thread, word, u64::MAX, value);
+        }
+    }
+    thread.found.set(found);
+    thread.locked.set(Some((at, bytes as usize)));
+}
+
+fn locked_words(at: u64, bytes: u64) -> impl Iterator<Item = u64> + Clone {
+    (at & !7..at + bytes).step_by(8)
+}
+
+/// The locked instruction has run.
+pub(crate) fn unlock(thread: &Thread, at: u64, bytes: usize) {
+    let mut new = [0; 2];
+    let mut has_changed = false;
+    for ((new, found), word) in
+        new.iter_mut().zip(thread.found.get()).zip(locked_words(at, bytes as u64))
+    {
+        *new = host_word(word);
+        has_changed |= *new != found;
+    }
+    restore(thread, at, if has_changed { bytes as u64 } else { 0 });
+    for word in locked_words(at, bytes as u64) {
+        pages().page(thread, word).shadow(word).set(host_word(word));
+    }
+    let is_pm = pages().page(thread, at).is_pm;
+    runtime().count_stores(has_changed.into(), is_pm);
+    thread.machine().unlock(at, bytes, has_changed.then_some(new));
+}
+
+/// Ends the patches of the thread's last load, but for what it has itself stored since: these
+/// bytes.
+#[inline]
+pub(crate) fn restore(thread: &Thread, at: u64, bytes: u64) {
+    if thread.patches.borrow().is_empty() {
+        return;
+    }
+    for patch in thread.patches.borrow_mut().drain(..) {
+        let mut own = 0;
+        parts(at, bytes, |part| {
+            let word = patch.at.wrapping_sub(part.at) / 8;
+            if patch.at >= part.at && word < part.words as u64 {
+                own |= part.mask(word as usize);
+            }
+        });
+        let bits = patch.mask & !own;
+        set_host_word(patch.at, host_word(patch.at) & !bits | patch.newest & bits);
+    }
+}
+
+/// Waits while the word at `at` equals `value`; returns the value that ended the wait.
+pub(crate) fn wait_while(thread: &Thread, at: u64, value: u64) -> u64 {
+    let page = pages().page(thread, at);
+    if host_word(at) != page.shadow(at).get() {
+        take_over(thread, at);
+    }
+    thread.issued(1);
+    thread.through(|machine| machine.wait_while(at, value))
+}

@@ -1,0 +1,201 @@
+//! Crashes of a run, and what they are held to.
+
+use crate::pages::pages;
+use crate::regions::{self, Pool};
+use crate::request::{BrokenCrash, Judge, PAGE, Request, SPACE_BYTES};
+use crate::runtime::runtime;
+use crate::stacks;
+use seawall_memory::LINE_BYTES;
+use seawall_sim::{CoreAccess, Crash, Cycle, Observer, Recording, RunOutcome};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The observer of a run that is crashed.
+pub(crate) struct Watch {
+    recording: Option<Recording>,
+    check: Option<Check>,
+    /// Crashes that are left: the number of stores, and the delay; the next one at the end.
+    left: Vec<(u64, Cycle)>,
+    /// Words stored to persistent memory so far.
+    seen: u64,
+}
+
+/// A command that is run on what a crash leaves.
+struct Check {
+    command: Vec<String>,
+    limit: Duration,
+    folder: PathBuf,
+    crashes: u64,
+    broken: Vec<BrokenCrash>,
+}
+
+impl Watch {
+    pub(crate) fn new(request: &Request, cores: usize) -> Watch {
+        let mut left = request.crashes.clone();
+        left.sort_unstable_by(|one, other| other.cmp(one));
+        let (mut recording, mut check) = (None, None);
+        match &request.judge {
+            Judge::Nobody => {}
+            Judge::Cuts => {
+                recording = Some(Recording::at(Vec::new(), cores, std::mem::take(&mut left)));
+            }
+            Judge::Check { command, seconds } => {
+                check = Some(Check {
+                    command: command.clone(),
+                    limit: Duration::from_secs(*seconds),
+                    folder: request.folder.clone(),
+                    crashes: 0,
+                    broken: Vec::new(),
+                });
+            }
+        }
+        Watch { recording, check, left, seen: 0 }
+    }
+
+    pub(crate) fn crashes(&self) -> u64 {
+        let cuts = self.recording.as_ref().map_or(0, Recording::crashes);
+        cuts + self.check.as_ref().map_or(0, |check| check.crashes)
+    }
+
+    pub(crate) fn stores_in_cuts(&self) -> u64 {
+        self.recording.as_ref().map_or(0, Recording::stores_in_cuts)
+    }
+
+    pub(crate) fn broken(&mut self) -> Vec<BrokenCrash> {
+        let mut broken = Vec::new();
+        if let Some(recording) = &self.recording {
+            let cuts = recording.broken().iter();
+            broken.extend(
+                cuts.map(|(cycle, what)| BrokenCrash { cycle: *cycle, what: what.clone() }),
+            );
+        }
+        broken.extend(self.check.iter_mut().flat_map(|check| std::mem::take(&mut check.broken)));
+        broken
+    }
+
+    /// The run is over: what it leaves at rest must be fine too.
+    pub(crate) fn end(&mut self, outcome: &RunOutcome) {
+        if let Some(check) = &mut self.check {
+            check.judge(outcome.cycles, &outcome.pm);
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn output(&mut self, _: usize, _: u64, _: Cycle) -> Option<Cycle> {
+        None
+    }
+
+    fn crash(&mut self, now: Cycle, crash: Crash) {
+        if let Some(recording) = &mut self.recording {
+            recording.crash(now, crash);
+        } else if let Some(check) = &mut self.check {
+            let fs = stacks::fs();
+            stacks::set_fs(runtime().host_fs.get());
+            check.judge(now, &crash.pm);
+            stacks::set_fs(fs);
+        }
+    }
+
+    fn watches_accesses(&self) -> bool {
+        true
+    }
+
+    fn stored(&mut self, access: CoreAccess, value: u64, now: Cycle) -> Option<Cycle> {
+        if let Some(recording) = &mut self.recording {
+            return recording.stored(access, value, now);
+        }
+        if u64::from(access.line) >= SPACE_BYTES / LINE_BYTES {
+            return None;
+        }
+        self.seen += 1;
+        let (_, delay) = self.left.pop_if(|(after, _)| *after <= self.seen)?;
+        Some(now + delay)
+    }
+
+    fn loaded(&mut self, access: CoreAccess) {
+        if let Some(recording) = &mut self.recording {
+            recording.loaded(access);
+        }
+    }
+
+    fn mapped(&mut self, first: u64, contents: &[u8]) {
+        if let Some(recording) = &mut self.recording {
+            recording.mapped(first, contents);
+        }
+    }
+}
+
+impl Check {
+    fn judge(&mut self, now: Cycle, pm: &[u8]) {
+        let pools = regions::pools();
+        let Some(first) = pools.first() else { return };
+        self.crashes += 1;
+        let path = self.folder.join("crashed");
+        let outcome = write_pools(&pools, first, &path, pm)
+            .and_then(|()| self.run(&path.display().to_string()));
+        let broken = match outcome {
+            Ok(None) => return,
+            Ok(Some(what)) => what,
+            Err(error) => format!("the check could not run: {error}"),
+        };
+        self.broken.push(BrokenCrash { cycle: now, what: broken });
+    }
+
+    /// Runs the command; returns what is wrong.
+    fn run(&self, pool: &str) -> io::Result<Option<String>> {
+        let words: Vec<String> =
+            self.command.iter().map(|word| word.replace("{pool}", pool)).collect();
+        let said = std::fs::File::create(self.folder.join("check.out"))?;
+        let mut child = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(said.try_clone()?)
+            .stderr(said)
+            .spawn()?;
+        let start = Instant::now();
+        let mut pause = Duration::from_micros(200);
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if start.elapsed() > self.limit {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Some(format!("the check took more than {} s", self.limit.as_secs())));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(5));
+        };
+        if status.success() {
+            return Ok(None);
+        }
+        let said = std::fs::read_to_string(self.folder.join("check.out")).unwrap_or_default();
+        let last = said.trim().lines().last().unwrap_or_default();
+        Ok(Some(match last {
+            "" => format!("the check ended with {status}"),
+            last => last.to_owned(),
+        }))
+    }
+}
+
+/// Writes the pool that `first` is part of as a crash has left it: what the machine has of its
+/// pages, and the rest as it was.
+fn write_pools(pools: &[Pool], first: &Pool, path: &PathBuf, pm: &[u8]) -> io::Result<()> {
+    let of_file: Vec<&Pool> = pools.iter().filter(|pool| pool.path == first.path).collect();
+    let mut bytes = std::fs::read(&first.path)?;
+    for (n, page) in pages().persistent().into_iter().enumerate() {
+        let holds = |pool: &&&Pool| (pool.at..pool.at + pool.bytes).contains(&page);
+        let Some(pool) = of_file.iter().find(holds) else { continue };
+        let to = (pool.offset + page - pool.at) as usize;
+        let from = n * PAGE as usize;
+        let Some(contents) = pm.get(from..from + PAGE as usize) else { continue };
+        let end = bytes.len().min(to + PAGE as usize);
+        if to < end {
+            bytes[to..end].copy_from_slice(&contents[..end - to]);
+        }
+    }
+    std::fs::write(path, bytes)
+}
