@@ -1,6 +1,6 @@
 //! What can be typed: the commands, each with the options that its experiment has.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreBenchOptions, ExploreCommand};
 use seawall_lab::litmus::LitmusOptions;
@@ -8,6 +8,8 @@ use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::RunCommand;
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{CompareOptions, FigureOptions, KernelOptions, SweepOptions, WhisperOptions};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Persistent-memory programs, written once: run them, time them on simulated persistency
 /// hardware, and try every crash.
@@ -27,6 +29,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Compile C as cc does, so that seawall can run it: CC="seawall cc"
+    Cc(CompilerArguments),
+    /// Compile C++ as c++ does, so that seawall can run it: CXX="seawall c++"
+    #[command(name = "c++")]
+    Cxx(CompilerArguments),
     /// Compare persistency designs on a simulated machine, with crashes
     Compare(CompareOptions),
     /// Run parallel programs without a persistency call on a simulated machine, with crashes
@@ -63,6 +70,12 @@ pub(crate) enum Command {
     Pool(PoolCommand),
     /// Say what this machine can do for persistent memory
     Doctor,
+    /// Run the program of a request; what `compare --program` starts
+    #[command(hide = true)]
+    ProgramProcess {
+        /// The folder of the request
+        folder: PathBuf,
+    },
 }
 
 /// Exit codes: 0 sound, 1 damaged, 2 not a pool, in use, or not readable.
@@ -82,6 +95,15 @@ pub(crate) enum BenchCommand {
     Dimms(DimmBenchOptions),
     /// Runs of recovery and crash states per second of CPU time
     Explore(ExploreBenchOptions),
+}
+
+/// All words go to the compiler.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct CompilerArguments {
+    /// What the compiler gets
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

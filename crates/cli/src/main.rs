@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod args;
+mod compiler;
 #[cfg(test)]
 mod pages;
 mod run;
@@ -19,6 +20,9 @@ use std::process::ExitCode;
 static ALLOCATOR: EndWithoutMemory = EndWithoutMemory;
 
 fn main() -> ExitCode {
+    if let Some(code) = compiler::run(std::env::args_os()) {
+        return code;
+    }
     ignore_size_limit();
     let outcome = run::run(args::Cli::parse().command);
     match outcome {

@@ -27,7 +27,8 @@ fn commands(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (number, part) in page.split("```").enumerate() {
         if number % 2 == 1 {
-            for line in part.lines().skip(1) {
+            let joined = part.replace("\\\n", " ");
+            for line in joined.lines().skip(1) {
                 let typed = line.strip_prefix("$ ").unwrap_or(line);
                 let typed = typed.split(" #").next().unwrap_or(typed);
                 found.extend(typed.split(['&', ';']).filter_map(command));
@@ -60,12 +61,12 @@ fn alternatives(command: &str) -> Vec<String> {
 
 /// Why `command` cannot be typed, if it cannot. The name of a command alone may be mentioned.
 fn refusal(command: &str) -> Option<String> {
-    let words: Vec<&str> = command.split(' ').collect();
+    let words = shlex::split(command)?;
     let (root, mut names) = (Cli::command(), words.iter());
     if names.try_fold(&root, |command, name| command.find_subcommand(name)).is_some() {
         return None;
     }
-    match Cli::try_parse_from(["seawall"].into_iter().chain(words)) {
+    match Cli::try_parse_from(["seawall".to_owned()].into_iter().chain(words)) {
         Ok(_) => None,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => None,
         Err(error) => Some(error.to_string()),

@@ -34,8 +34,16 @@ impl From<Verdict> for ExitCode {
 /// Does what `command` asks for.
 pub(crate) fn run(command: Command) -> Result<Verdict> {
     match command {
-        Command::Compare(options) => experiment(&options),
-        Command::Kernels(options) => experiment(&options),
+        Command::Compare(options) => match options.of_program() {
+            Some(program) => experiment(&program),
+            None => experiment(&options),
+        },
+        Command::Kernels(options) => match options.of_program() {
+            Some(program) => experiment(&program),
+            None => experiment(&options),
+        },
+        Command::Cc(_) | Command::Cxx(_) => anyhow::bail!("the words after it go to the compiler"),
+        Command::ProgramProcess { folder } => seawall_program::serve(&folder),
         Command::Sweep(options) => experiment(&options),
         Command::Run(options) => native(&options),
         Command::Explore(options) => experiment(&options),

@@ -7,6 +7,7 @@ pub(crate) mod kernels;
 pub(crate) mod list;
 pub mod litmus;
 pub mod pool;
+pub(crate) mod program;
 pub mod run;
 pub(crate) mod sweep;
 pub mod validate;

@@ -1,6 +1,8 @@
 //! Why an experiment cannot be run or shown; every message names the thing and the remedy.
 
 use crate::commands::run::NativeError;
+use seawall_cc::CcError;
+use seawall_program::ProgramError;
 use seawall_report::ReportError;
 use seawall_ribbon::RibbonError;
 use seawall_runtime::defrag::DefragError;
@@ -142,6 +144,32 @@ pub enum LabError {
     /// Results that cannot be shown or written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// A program of others could not be run to its end.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// A program of others has nothing in it that seawall can run.
+    #[error(transparent)]
+    Compiled(#[from] CcError),
+    /// Code without instrumentation writes persistent memory.
+    #[error(
+        "{program}: {words} words of persistent memory changed without a store that was seen, so \
+         that its crashes would show too little; compile all that writes there with `seawall \
+         cc`{places}"
+    )]
+    Unseen {
+        /// The command.
+        program: String,
+        /// How many.
+        words: u64,
+        /// Some of them, a line each.
+        places: String,
+    },
+    /// No folder for the files of a run.
+    #[error("no folder for temporary files: {error}; set TMPDIR to one that can be written")]
+    Folder {
+        /// What went wrong.
+        error: io::Error,
+    },
     /// The thread pool cannot be made.
     #[error(
         "{jobs} worker threads cannot be started: {why}; give fewer with --jobs, where there is \

@@ -31,6 +31,9 @@ pub use commands::kernels::{
     KERNEL_BASELINE, KernelCell, KernelOptions, KernelPlan, KernelRecord, KernelSize, Kernels,
 };
 pub use commands::list::{Listing, show_design, show_machine};
+pub use commands::program::{
+    FenceChoice, FromChoice, PmChoice, ProgramExperiment, ProgramOptions, ProgramRecord, Programs,
+};
 pub use commands::sweep::{Sweep, SweepError, SweepOptions, SweepPlan};
 pub use commands::whisper::{
     Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,

@@ -6,6 +6,7 @@
 
 use crate::commands::kernels::cuts::{Cuts, crash_after};
 use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, fit, run_kernel};
+use crate::commands::program::ProgramOptions;
 use crate::engine::jobs::{Piece, run_all};
 use crate::engine::options::{
     CRASHES_MAX, check_jobs, default_options, in_range, once, threads_of,
@@ -38,7 +39,7 @@ pub(crate) use record::{counters_of, log_share, parameters_of};
 pub const KERNEL_BASELINE: &str = "volatile";
 
 /// The default designs.
-const DESIGNS: [&str; 4] = ["bsp-lb", "bsp-lb-idt", "bsp-lb-pf", "bsp-lbpp"];
+pub(crate) const DESIGNS: [&str; 4] = ["bsp-lb", "bsp-lb-idt", "bsp-lb-pf", "bsp-lbpp"];
 
 /// How much a kernel has to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,9 @@ pub struct KernelOptions {
     /// Draw times and where they went to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// A program of others instead of kernels.
+    #[command(flatten)]
+    pub program: ProgramOptions,
 }
 
 default_options!(KernelOptions);

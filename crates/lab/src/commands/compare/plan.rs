@@ -3,6 +3,7 @@
 
 use crate::LabError;
 use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
+use crate::commands::program::ProgramOptions;
 use crate::engine::options::{
     CRASHES, CRASHES_MAX, MACHINE, RequestOptions, check_jobs, default_options, flaws, in_range,
     once, threads_of,
@@ -75,6 +76,9 @@ pub struct CompareOptions {
     /// Draw the comparison to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// A program of others instead of workloads.
+    #[command(flatten)]
+    pub program: ProgramOptions,
 }
 
 default_options!(CompareOptions);

@@ -1,0 +1,201 @@
+//! `seawall cc`, and the programs that it compiles on simulated machines: from outside, with gcc.
+//!
+//! The programs are those of `crates/program/tests/programs`; each names the bugs that it plants.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// True if gcc is missing, which is said once for each test.
+fn without_gcc(test: &str) -> bool {
+    let is_there = Command::new("gcc").arg("--version").output().is_ok();
+    if !is_there {
+        println!("{test}: skipped, because there is no gcc");
+    }
+    !is_there
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The source of a program.
+fn source(name: &str) -> PathBuf {
+    let own = root().join("crates/cli/tests/programs").join(name);
+    if own.exists() { own } else { root().join("crates/program/tests/programs").join(name) }
+}
+
+/// A folder in which programs are compiled and run.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    fn seawall(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
+        // All tests share the compiled support library.
+        command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+        command.current_dir(self.folder.path());
+        command
+    }
+
+    /// Compiles a program; its name is that of the source.
+    fn compile(&self, file: &str) -> &Self {
+        let (name, ending) = file.split_once('.').expect("a name with an ending");
+        let language = if ending == "c" { "cc" } else { "c++" };
+        let output = self
+            .seawall()
+            .args([language, "-O2", "-pthread", "-o", name])
+            .arg(source(file))
+            .output()
+            .expect("seawall runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{file}: {said}");
+        self
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        self.seawall().args(words).output().expect("seawall runs")
+    }
+
+    /// Runs a command that must end with `code`; returns what it printed, or for 2 its message.
+    fn run(&self, code: i32, words: &[&str]) -> String {
+        let output = self.output(words);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "seawall {words:?}\n{out}\n{err}");
+        assert!(!err.contains("panicked"), "seawall {words:?}\n{err}");
+        if code == 2 { err } else { out }
+    }
+
+    /// Crashes a persistent program under one design.
+    fn crash(&self, code: i32, (name, flaw): (&str, u32), design: &str, more: &[&str]) -> String {
+        let program = format!("./{name} run {{pool}} 4 60 {flaw}");
+        let check = format!("./{name} check {{pool}} {flaw}");
+        let mut words = vec!["compare", "--program", &program, "--check", &check];
+        words.extend(["--designs", design]);
+        words.extend(more);
+        self.run(code, &words)
+    }
+}
+
+#[test]
+fn a_program_is_an_ordinary_binary_and_runs_under_designs() {
+    if without_gcc("a_program_is_an_ordinary_binary_and_runs_under_designs") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("radix.c");
+    let native = Command::new(place.folder.path().join("radix")).arg("-p2").output().unwrap();
+    assert!(native.status.success());
+    let table =
+        place.run(0, &["compare", "--program", "./radix -p2 -n2000", "--designs", "clwb,lb"]);
+    assert!(table.contains("it returned what it returns natively under each design"), "{table}");
+}
+
+#[test]
+fn records_are_the_same_bytes_whatever_the_environment_and_the_folder() {
+    if without_gcc("records_are_the_same_bytes_whatever_the_environment_and_the_folder") {
+        return;
+    }
+    let record = |variable: &str| {
+        let place = Place::new();
+        place.compile("bank.c");
+        let words = ["compare", "--program", "./bank -p3 -n300", "--designs", "clwb,bsp-lbpp"];
+        let mut command = place.seawall();
+        command.args(words).args(["--json", "records"]).env("SOMETHING", variable);
+        assert!(command.output().unwrap().status.success());
+        fs::read_to_string(place.folder.path().join("records")).unwrap()
+    };
+    let (one, other) = (record(""), record(&"long ".repeat(400)));
+    assert_eq!(one, other);
+    assert!(one.contains("\"design\":\"bsp-lbpp\""), "{one}");
+}
+
+#[test]
+fn planted_bugs_are_found_by_crashes_and_right_programs_survive() {
+    if without_gcc("planted_bugs_are_found_by_crashes_and_right_programs_survive") {
+        return;
+    }
+    let place = Place::new();
+    for name in ["hash", "undo"] {
+        place.compile(&format!("{name}.c"));
+        let sound = place.crash(0, (name, 0), "clwb,lbpp", &["--fence", "drain"]);
+        assert!(sound.contains("none broke"), "{sound}");
+        // A flush is missing: hardware that tracks stores needs none.
+        let broken = place.crash(1, (name, 1), "clwb", &["--crashes", "60"]);
+        assert!(broken.contains("BROKEN under clwb"), "{broken}");
+        place.crash(0, (name, 1), "lbpp", &["--crashes", "60", "--fence", "drain"]);
+    }
+}
+
+#[test]
+fn unannotated_programs_leave_consistent_cuts_in_bulk_mode_and_none_if_it_is_broken() {
+    if without_gcc("unannotated_programs_leave_consistent_cuts_in_bulk_mode") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("stencil.c");
+    let kernels = |code, design: &str| {
+        let words = ["kernels", "--program", "./stencil -p4 -n24"];
+        let designs = ["--designs", design, "--crashes", "20"];
+        place.run(code, &[&words[..], &designs[..]].concat())
+    };
+    let table = kernels(0, "bsp-lbpp:stores=200");
+    assert!(table.contains("20 crashes, held to the recorded run: none broke"), "{table}");
+    let broken = kernels(1, "bsp-lbpp:stores=200:flaw='ignores-intra-conflicts'");
+    assert!(broken.contains("BROKEN"), "{broken}");
+}
+
+#[test]
+fn cpp_programs_run_with_what_their_library_has_for_threads() {
+    if without_gcc("cpp_programs_run_with_what_their_library_has_for_threads") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("list.cpp");
+    let sound = place.crash(0, ("list", 0), "clwb", &[]);
+    assert!(sound.contains("none broke"), "{sound}");
+    place.crash(1, ("list", 1), "clwb", &["--crashes", "60"]);
+}
+
+#[test]
+fn what_a_program_does_wrong_is_named_with_its_place() {
+    if without_gcc("what_a_program_does_wrong_is_named_with_its_place") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("deadly.c");
+    for (name, expected) in [
+        ("deadlock", "is deadlocked"),
+        ("deadlock", "thread 1 at takes_it_too (deadly.c:"),
+        ("null", "touched memory that it does not have (a null pointer), at reads (deadly.c:"),
+        ("wild", "touched memory that it does not have (SIGSEGV), at reads (deadly.c:"),
+        ("fork", "uses fork, which cannot be simulated"),
+        ("threads", "more threads at a time than the machine has cores"),
+    ] {
+        let command = format!("./deadly {name}");
+        let words = ["compare", "--designs", "clwb", "--no-native", "--program", &command];
+        let error = place.run(2, &words);
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+    let command = ["compare", "--designs", "clwb", "--program-seconds", "1", "--no-native"];
+    let error = place.run(2, &[&command[..], &["--program", "./deadly spin"]].concat());
+    assert!(error.contains("was stopped after 1 s"), "{error}");
+}
+
+#[test]
+fn what_was_not_compiled_for_it_is_refused_with_the_remedy() {
+    let place = Place::new();
+    let error = place.run(2, &["compare", "--program", "/bin/true", "--designs", "clwb"]);
+    assert!(error.contains("seawall cc"), "{error}");
+    let error = place.run(2, &["compare", "--program", "./nothing", "--designs", "clwb"]);
+    assert!(error.contains("there is none called './nothing'"), "{error}");
+    let error = place.run(2, &["compare", "--program", "'", "--designs", "clwb"]);
+    assert!(error.contains("quotes must be closed"), "{error}");
+}

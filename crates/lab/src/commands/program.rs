@@ -1,0 +1,382 @@
+//! `seawall compare --program` and `seawall kernels --program`: programs of others, compiled with
+//! `seawall cc`, under designs.
+//!
+//! A program is first run natively: what it returns there it must return everywhere. Then each
+//! design runs it in a process of its own, and once more with crashes, each of which is held to the
+//! user's check, or to the recording of the run where nothing is annotated (MICRO'15, section 7.2).
+
+use crate::LabError;
+use crate::commands::compare::plan::CompareOptions;
+use crate::commands::compare::plan::designs;
+use crate::commands::kernels::{KERNEL_BASELINE, KernelOptions};
+use crate::engine::jobs::{Piece, run_all};
+use crate::engine::options::{CRASHES_MAX, check_jobs, in_range};
+use crate::engine::spent::Spent;
+use clap::{Args, ValueEnum};
+use command::ProgramCommand;
+use seawall_program::{Fences, From, Persistent, Ran};
+use seawall_report::{
+    Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
+};
+use seawall_sim::{Choice, Counters, Machine};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+mod cell;
+mod command;
+mod native;
+mod plot;
+mod record;
+mod sites;
+mod table;
+
+pub use record::ProgramRecord;
+
+/// Seconds that a run of a program may take by default.
+const SECONDS: u64 = 3600;
+/// The baseline of programs that were compared by their structures' speed.
+const COMPARE_BASELINE: &str = "lb";
+
+/// Which memory of a program survives a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PmChoice {
+    /// Files that it maps shared, and what it declares
+    Files,
+    /// Its heap too
+    Heap,
+    /// All of its memory
+    All,
+}
+
+/// What the program's store fences ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FenceChoice {
+    /// That earlier stores persist first
+    Order,
+    /// That earlier stores are durable
+    Drain,
+}
+
+/// When measuring begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FromChoice {
+    /// With main, or where the program says so
+    Start,
+    /// With its first thread, or where the program says so
+    Threads,
+}
+
+/// A program that was compiled with `seawall cc`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Programs of others")]
+pub struct ProgramOptions {
+    /// Run this command, of a program that `seawall cc` compiled; {pool} stands for a file of its
+    /// own for each run
+    #[arg(long = "program", value_name = "COMMAND")]
+    pub command: Option<String>,
+    /// Hold what each crash leaves to this command, which ends with 0 if {pool} is sound
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    pub check: Option<String>,
+    /// What of its memory is persistent [default: files; with `kernels`: all]
+    #[arg(long, value_name = "WHAT", requires = "command")]
+    pub pm: Option<PmChoice>,
+    /// What its sfence asks for, on designs with two kinds of fence [default: order]
+    #[arg(long, value_name = "KIND", requires = "command")]
+    pub fence: Option<FenceChoice>,
+    /// When measuring begins [default: start; with `kernels`: threads]
+    #[arg(long, value_name = "WHEN", requires = "command")]
+    pub from: Option<FromChoice>,
+    /// What it reads from standard input [default: nothing]
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub input: Option<PathBuf>,
+    /// Do not run it natively first; it must return 0 then
+    #[arg(long, requires = "command")]
+    pub no_native: bool,
+    /// Stop a run of it after so many seconds [default: 3600]
+    #[arg(long = "program-seconds", value_name = "N", requires = "command")]
+    pub seconds: Option<u64>,
+}
+
+/// How crashes of a program are judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// By a command.
+    By(Vec<String>),
+    /// By the recording of the run.
+    Cuts,
+    /// Not at all.
+    Not,
+}
+
+/// A program and the designs that it is run under.
+#[derive(Clone, Debug)]
+pub struct ProgramExperiment {
+    options: ProgramOptions,
+    /// `compare` or `kernels`, for the command that repeats a cell.
+    face: &'static str,
+    designs: Vec<String>,
+    default_designs: &'static [&'static str],
+    baseline: Option<String>,
+    default_baseline: &'static str,
+    machine: String,
+    crashes: u64,
+    seed: u64,
+    jobs: Option<usize>,
+    json: Option<PathBuf>,
+    plot: Option<PathBuf>,
+    is_unannotated: bool,
+}
+
+impl CompareOptions {
+    /// The experiment with a program of others, if there is one.
+    pub fn of_program(&self) -> Option<ProgramExperiment> {
+        self.program.command.as_ref()?;
+        Some(ProgramExperiment {
+            options: self.program.clone(),
+            face: "compare",
+            designs: self.designs.clone(),
+            default_designs: &[],
+            baseline: self.baseline.clone(),
+            default_baseline: COMPARE_BASELINE,
+            machine: self.machine.clone(),
+            crashes: self.crashes,
+            seed: self.seed,
+            jobs: self.jobs,
+            json: self.json.clone(),
+            plot: self.plot.clone(),
+            is_unannotated: false,
+        })
+    }
+}
+
+impl KernelOptions {
+    /// The experiment with a program of others, if there is one.
+    pub fn of_program(&self) -> Option<ProgramExperiment> {
+        self.program.command.as_ref()?;
+        Some(ProgramExperiment {
+            options: self.program.clone(),
+            face: "kernels",
+            designs: self.designs.clone(),
+            default_designs: &super::kernels::DESIGNS,
+            baseline: Some(self.baseline.clone()),
+            default_baseline: KERNEL_BASELINE,
+            machine: self.machine.clone(),
+            crashes: self.crashes,
+            seed: self.seed,
+            jobs: self.jobs,
+            json: self.json.clone(),
+            plot: self.plot.clone(),
+            is_unannotated: true,
+        })
+    }
+}
+
+/// A design to run the program under.
+#[derive(Clone, Debug)]
+pub(crate) struct ProgramPoint {
+    program: String,
+    design: Choice,
+}
+
+impl Piece for ProgramPoint {
+    fn program(&self) -> &str {
+        &self.program
+    }
+
+    fn design(&self) -> String {
+        self.design.text.clone()
+    }
+}
+
+/// A program that can be run.
+#[derive(Clone, Debug)]
+pub struct ProgramPlan {
+    face: &'static str,
+    command: ProgramCommand,
+    judged: Judged,
+    persistent: Persistent,
+    fences: Fences,
+    from: From,
+    input: Option<PathBuf>,
+    no_native: bool,
+    seconds: u64,
+    machine_name: String,
+    baseline: String,
+    points: Vec<ProgramPoint>,
+    crashes: u64,
+    seed: u64,
+    jobs: Option<usize>,
+}
+
+/// What became of a program under a design.
+#[derive(Clone, Debug)]
+pub(crate) struct ProgramCell {
+    design: Choice,
+    /// The run that is measured.
+    ran: Ran,
+    /// The run that was crashed, if its crashes are judged.
+    crashed: Option<Ran>,
+    /// What it returned, where that is not what it returns natively.
+    wrong: Option<String>,
+    /// Stores to persistent memory that were not seen, with the places that found them.
+    unseen: Vec<String>,
+}
+
+/// The cells of a plan.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    plan: ProgramPlan,
+    cells: Vec<ProgramCell>,
+    /// Parts of the program that were not compiled with `seawall cc`.
+    opaque: Vec<String>,
+    is_partial: bool,
+}
+
+impl ProgramCell {
+    fn spent(&self) -> Spent {
+        let core_cycles = self.ran.cycles * self.ran.cores as u64;
+        Spent { core_cycles, stalls: self.ran.stalls }
+    }
+
+    fn conflicting_epochs(&self) -> Option<f64> {
+        let Counters { epochs, epochs_conflicting, .. } = self.ran.counters;
+        (epochs > 0).then(|| 100.0 * epochs_conflicting as f64 / epochs as f64)
+    }
+
+    fn broken(&self) -> usize {
+        let crashed = self.crashed.as_ref().map_or(0, |ran| ran.broken.len());
+        crashed + usize::from(self.wrong.is_some())
+    }
+}
+
+impl Programs {
+    fn cell(&self, design: &str) -> Option<&ProgramCell> {
+        self.cells.iter().find(|cell| cell.design.text == design)
+    }
+
+    fn relative(&self, cell: &ProgramCell) -> Option<f64> {
+        let baseline = self.cell(&self.plan.baseline)?;
+        Some(cell.ran.cycles as f64 / baseline.ran.cycles as f64)
+    }
+
+    fn broken(&self) -> usize {
+        self.cells.iter().map(ProgramCell::broken).sum()
+    }
+}
+
+impl ProgramExperiment {
+    fn choices(&self) -> Result<(String, Vec<Choice>), LabError> {
+        let default: Vec<String> = self.default_designs.iter().map(|name| (*name).into()).collect();
+        let named = if self.designs.is_empty() { &default } else { &self.designs };
+        let mut choices = designs(named)?;
+        let has = |name: &str| choices.iter().any(|choice| choice.text == name);
+        let baseline = match &self.baseline {
+            Some(name) => name.clone(),
+            None if has(self.default_baseline) => self.default_baseline.into(),
+            None => choices[0].text.clone(),
+        };
+        if !has(&baseline) {
+            choices.insert(0, Choice::parse(&baseline)?);
+        }
+        Ok((baseline, choices))
+    }
+}
+
+impl Experiment for ProgramExperiment {
+    type Plan = ProgramPlan;
+    type Report = Programs;
+    type Error = LabError;
+
+    fn plan(&self) -> Result<ProgramPlan, LabError> {
+        let options = &self.options;
+        let text = options.command.as_deref().unwrap_or_default();
+        let command = ProgramCommand::parse("--program", text)?;
+        Machine::load(&self.machine)?;
+        in_range("--crashes", self.crashes, 0, CRASHES_MAX)?;
+        let seconds = options.seconds.unwrap_or(SECONDS);
+        in_range("--program-seconds", seconds, 1, u64::MAX)?;
+        check_jobs(self.jobs)?;
+        let (baseline, choices) = self.choices()?;
+        let judged = match &options.check {
+            Some(check) => Judged::By(command::words("--check", check)?),
+            None if self.is_unannotated => Judged::Cuts,
+            None => Judged::Not,
+        };
+        let persistent = match (options.pm, self.is_unannotated) {
+            (Some(PmChoice::Files), _) | (None, false) => Persistent::Files,
+            (Some(PmChoice::Heap), _) => Persistent::Heap,
+            (Some(PmChoice::All), _) | (None, true) => Persistent::All,
+        };
+        let from = match (options.from, self.is_unannotated) {
+            (Some(FromChoice::Start), _) | (None, false) => From::Start,
+            (Some(FromChoice::Threads), _) | (None, true) => From::Threads,
+        };
+        let fences = match options.fence {
+            Some(FenceChoice::Drain) => Fences::Drain,
+            _ => Fences::Order,
+        };
+        let program = command.name().to_owned();
+        let point = |design| ProgramPoint { program: program.clone(), design };
+        Ok(ProgramPlan {
+            face: self.face,
+            command,
+            judged,
+            persistent,
+            fences,
+            from,
+            input: options.input.clone(),
+            no_native: options.no_native,
+            seconds,
+            machine_name: self.machine.clone(),
+            baseline,
+            points: choices.into_iter().map(point).collect(),
+            crashes: self.crashes,
+            seed: self.seed,
+            jobs: self.jobs,
+        })
+    }
+
+    fn files(&self, _: &ProgramPlan) -> Files {
+        Files::new()
+            .reads("--machine", &self.machine)
+            .results(Form::Json, &self.json)
+            .results(Form::Plot, &self.plot)
+    }
+
+    fn run(
+        plan: ProgramPlan,
+        progress: &Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Programs, LabError> {
+        let bench = cell::Bench::new(&plan)?;
+        let native = native::run(&plan, &bench, stop)?;
+        let run = |point: &ProgramPoint| bench.run(&plan, point, &native, stop);
+        let cells = run_all(&plan.points, plan.jobs, progress, stop, run)?;
+        let is_partial = cells.iter().any(Option::is_none);
+        let (cells, opaque) = (cells.into_iter().flatten().collect(), bench.opaque);
+        Ok(Programs { plan, cells, opaque, is_partial })
+    }
+}
+
+impl Report for Programs {
+    fn text(&self) -> String {
+        self.to_text()
+    }
+
+    fn found(&self) -> bool {
+        self.broken() > 0
+    }
+
+    fn finished(&self) -> Finished {
+        Finished::of(self.is_partial, self.cells.is_empty())
+    }
+
+    fn json(&self) -> String {
+        json_lines(self.records())
+    }
+
+    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+        one_plot(self.to_svg())
+    }
+}

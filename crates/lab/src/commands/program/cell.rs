@@ -1,0 +1,143 @@
+//! One run of a program under a design, and the same run with crashes.
+
+use super::native::{self, Native};
+use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, sites};
+use crate::LabError;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_program::{CrashAfter, Judge, Persistent, ProgramError, Ran, Request, Run};
+use seawall_sim::{Cycle, SimError};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use tempfile::TempDir;
+
+/// Crashes come at most this long after their store.
+const DELAY_CYCLES_MAX: Cycle = 2000;
+/// Separates the random numbers of crashes from others with the same seed.
+const CRASH_STREAM: u64 = 0xc4a5;
+/// One unseen store in so many makes what crashes leave worthless.
+const UNSEEN_SHARE: u64 = 1000;
+/// Seconds that a check may take.
+const CHECK_SECONDS: u64 = 60;
+
+/// The files of a command's runs.
+pub(super) struct Bench {
+    folder: TempDir,
+    image: PathBuf,
+    /// Parts of the program that are not instrumented.
+    pub(super) opaque: Vec<String>,
+    server: Vec<PathBuf>,
+}
+
+impl Bench {
+    /// Takes the image out of the program.
+    pub(super) fn new(plan: &ProgramPlan) -> Result<Bench, LabError> {
+        let folder = tempfile::Builder::new().prefix("seawall-").tempdir();
+        let folder = folder.map_err(|error| LabError::Folder { error })?;
+        let embedded = seawall_cc::embedded(&plan.command.path)?;
+        let image = embedded.write(folder.path()).map_err(|error| LabError::Folder { error })?;
+        let this = std::env::current_exe().map_err(|error| LabError::Folder { error })?;
+        let opaque = embedded.opaque;
+        Ok(Bench { folder, image, opaque, server: vec![this, "program-process".into()] })
+    }
+
+    /// A new folder for a run.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf, LabError> {
+        let folder = self.folder.path().join(name);
+        std::fs::create_dir_all(&folder).map_err(|error| LabError::Folder { error })?;
+        Ok(folder)
+    }
+
+    /// Runs the program under the design of `point`, and again with crashes if they can be judged.
+    pub(super) fn run(
+        &self,
+        plan: &ProgramPlan,
+        point: &ProgramPoint,
+        native: &Native,
+        stop: &AtomicBool,
+    ) -> Result<ProgramCell, LabError> {
+        let name = |what: &str| format!("{what}-{}", point.design.text.replace(['/', ':'], "_"));
+        let ran = self.once(plan, point, &name("run"), (Vec::new(), Judge::Nobody), stop)?;
+        let judge = self.judge(plan, point);
+        let crashed = if plan.crashes == 0 || judge == Judge::Nobody {
+            None
+        } else {
+            let [all, persistent] = ran.stored;
+            let stores = if judge == Judge::Cuts { all } else { persistent };
+            let points = crash_points(stores, plan.crashes, plan.seed);
+            Some(self.once(plan, point, &name("crash"), (points, judge), stop)?)
+        };
+        let wrong = (ran.exit_code != native.exit_code).then(|| {
+            let said = native::last_words(&self.folder.path().join(name("run")));
+            format!("it returned {} and not {}{said}", ran.exit_code, native.exit_code)
+        });
+        let unseen = sites::name(&self.image, &ran.unseen_stores);
+        let is_much = ran.unseen > ran.stored[1] / UNSEEN_SHARE;
+        if plan.persistent != Persistent::All && is_much {
+            let (program, words) = (plan.command.text.clone(), ran.unseen);
+            let places = unseen.iter().take(3).map(|place| format!("\n  {place}")).collect();
+            return Err(LabError::Unseen { program, words, places });
+        }
+        Ok(ProgramCell { design: point.design.clone(), ran, crashed, wrong, unseen })
+    }
+
+    fn judge(&self, plan: &ProgramPlan, point: &ProgramPoint) -> Judge {
+        match &plan.judged {
+            Judged::By(command) if point.design.model().is_some() => {
+                Judge::Check { command: command.clone(), seconds: CHECK_SECONDS }
+            }
+            Judged::Cuts if point.design.promises_cuts() => Judge::Cuts,
+            _ => Judge::Nobody,
+        }
+    }
+
+    fn once(
+        &self,
+        plan: &ProgramPlan,
+        point: &ProgramPoint,
+        name: &str,
+        (crashes, judge): (Vec<CrashAfter>, Judge),
+        stop: &AtomicBool,
+    ) -> Result<Ran, LabError> {
+        let folder = self.folder(name)?;
+        let request = Request {
+            image: self.image.clone(),
+            arguments: plan.command.with_pool(Path::new(&folder.join("pool"))),
+            machine: plan.machine_name.clone(),
+            design: point.design.text.clone(),
+            persistent: plan.persistent,
+            fences: plan.fences,
+            from: plan.from,
+            crashes,
+            judge,
+            folder,
+            cycles_max: Cycle::MAX,
+        };
+        let run = Run {
+            request,
+            server: self.server.clone(),
+            input: plan.input.clone(),
+            seconds: plan.seconds,
+        };
+        seawall_program::run(&run, stop).map_err(|error| match error {
+            ProgramError::Stopped => SimError::Stopped.into(),
+            ProgramError::Failed { program, what, places } => {
+                let program = format!("under {}: {program}", point.design.text);
+                let what = what + &sites::threads(&self.image, &places);
+                ProgramError::Failed { program, what, places }.into()
+            }
+            other => other.into(),
+        })
+    }
+}
+
+/// Distinct stores, spread over the whole run, each with its delay.
+fn crash_points(stores: u64, crashes: u64, seed: u64) -> Vec<CrashAfter> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ CRASH_STREAM);
+    let mut after = BTreeSet::new();
+    while (after.len() as u64) < crashes.min(stores) {
+        after.insert(rng.random_range(1..=stores));
+    }
+    after.into_iter().map(|n| (n, rng.random_range(0..=DELAY_CYCLES_MAX))).collect()
+}

@@ -1,0 +1,59 @@
+//! The words of a command that a user has typed as one, and the program that it names.
+
+use crate::LabError;
+use std::path::{Path, PathBuf};
+
+/// Stands for the file of a run in a command.
+pub(super) const POOL: &str = "{pool}";
+
+/// A command of a program that exists.
+#[derive(Clone, Debug)]
+pub(crate) struct ProgramCommand {
+    /// As it was typed.
+    pub(super) text: String,
+    pub(super) words: Vec<String>,
+    /// The file of the program.
+    pub(super) path: PathBuf,
+}
+
+impl ProgramCommand {
+    pub(super) fn parse(option: &'static str, text: &str) -> Result<ProgramCommand, LabError> {
+        let words = words(option, text)?;
+        let path = find(&words[0]).ok_or_else(|| LabError::Option {
+            option,
+            value: text.into(),
+            valid: format!("the command of a program; there is none called '{}'", words[0]),
+        })?;
+        Ok(ProgramCommand { text: text.into(), words, path })
+    }
+
+    /// The name of the program, without its folder.
+    pub(super) fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or(&self.words[0])
+    }
+
+    /// The words, with the path of a pool in place of `{pool}`.
+    pub(super) fn with_pool(&self, pool: &Path) -> Vec<String> {
+        let pool = pool.display().to_string();
+        self.words.iter().map(|word| word.replace(POOL, &pool)).collect()
+    }
+}
+
+/// Splits a command into words, as a shell does.
+pub(super) fn words(option: &'static str, text: &str) -> Result<Vec<String>, LabError> {
+    shlex::split(text).filter(|words| !words.is_empty()).ok_or_else(|| LabError::Option {
+        option,
+        value: text.into(),
+        valid: "the words of a command; quotes must be closed".into(),
+    })
+}
+
+/// The file of a program: a path, or a name in one of the folders of `PATH`.
+fn find(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+    }
+    let folders = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    files.find(|path| path.is_file())
+}

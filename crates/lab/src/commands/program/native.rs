@@ -1,0 +1,80 @@
+//! The program as its compiler made it: what it returns on the host's own memory.
+
+use super::ProgramPlan;
+use super::cell::Bench;
+use crate::LabError;
+use seawall_program::ProgramError;
+use seawall_sim::SimError;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What it did.
+pub(super) struct Native {
+    pub(super) exit_code: i32,
+}
+
+/// Runs it once.
+pub(super) fn run(
+    plan: &ProgramPlan,
+    bench: &Bench,
+    stop: &AtomicBool,
+) -> Result<Native, LabError> {
+    if plan.no_native {
+        return Ok(Native { exit_code: 0 });
+    }
+    let folder = bench.folder("native")?;
+    let program = &plan.command.text;
+    let io =
+        |what: String| move |error| LabError::from(ProgramError::Io { what: what.clone(), error });
+    let open = |name: &str| File::create(folder.join(name));
+    let input = match &plan.input {
+        Some(path) => File::open(path).map(Stdio::from),
+        None => Ok(Stdio::null()),
+    };
+    let input = input.map_err(io("cannot read --input".into()))?;
+    let words = plan.command.with_pool(&folder.join("pool"));
+    let failed = io(format!("cannot run {program}"));
+    let mut child = Command::new(&plan.command.path)
+        .args(&words[1..])
+        .stdin(input)
+        .stdout(open("stdout").map_err(&failed)?)
+        .stderr(open("stderr").map_err(&failed)?)
+        .spawn()
+        .map_err(&failed)?;
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(&failed)? {
+            let Some(exit_code) = status.code() else {
+                let (program, how) = (program.clone(), format!("cannot run natively: {status}"));
+                return Err(ProgramError::Ended { program, how, said: last_words(&folder) }.into());
+            };
+            return Ok(Native { exit_code });
+        }
+        let is_late = begin.elapsed() > Duration::from_secs(plan.seconds);
+        if is_late || stop.load(Ordering::Relaxed) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(if is_late {
+                ProgramError::TooLong { program: program.clone(), seconds: plan.seconds }.into()
+            } else {
+                SimError::Stopped.into()
+            });
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The last line that a run in `folder` has printed, as the end of a message.
+pub(super) fn last_words(folder: &Path) -> String {
+    for name in ["stderr", "stdout"] {
+        let text = std::fs::read(folder.join(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        if let Some(line) = text.trim().lines().last() {
+            return format!(": {line}");
+        }
+    }
+    String::new()
+}

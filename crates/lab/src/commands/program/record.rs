@@ -1,0 +1,167 @@
+//! JSON Lines of a program: one record per design, with names that stay.
+//!
+//! A record holds no time of day and nothing of the host, so the same run writes the same bytes.
+
+use super::{Judged, ProgramCell, Programs};
+use crate::commands::kernels::{counters_of, parameters_of};
+use seawall_program::{Fences, From, Persistent};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// A program under a design as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ProgramRecord {
+    /// The command, as it was typed.
+    pub program: String,
+    /// The design with its parameters, as it was asked for.
+    pub design: String,
+    /// The machine, as it was asked for.
+    pub machine: String,
+    /// Cores that ran a thread.
+    pub cores: usize,
+    /// Threads that the program started, `main` included.
+    pub threads: u64,
+    /// Instructions that it ran, of all threads.
+    pub instructions: u64,
+    /// What of its memory is persistent.
+    pub persistent: Persistent,
+    /// What its fences ask for.
+    pub fences: Fences,
+    /// When measuring begins.
+    pub from: From,
+    /// Bytes of pages of persistent memory that it touched.
+    pub pm_bytes: u64,
+    /// Bytes of pages of other memory that it touched.
+    pub dram_bytes: u64,
+    /// Cycles of the region that was measured.
+    pub cycles: u64,
+    /// `cycles` over that of `baseline`.
+    pub time: Option<f64>,
+    /// The design that `time` is relative to.
+    pub baseline: String,
+    /// What it returned.
+    pub exit_code: i32,
+    /// Whether it returned what it returns natively.
+    pub right: bool,
+    /// Epochs flushed because of a conflict, in per cent; null if there are no epochs.
+    pub conflicting_epochs: Option<f64>,
+    /// Crashes injected and judged; null where none are.
+    pub crashes: Option<u64>,
+    /// The command that judged them; null if that was the recording of the run.
+    pub check: Option<String>,
+    /// Crashes that broke it.
+    pub broken: usize,
+    /// Parts of the program that were not compiled with `seawall cc`.
+    pub not_compiled: Vec<String>,
+    /// Words of persistent memory that changed without a store that was seen.
+    pub unseen_stores: u64,
+    /// Loads that were shown an older value than the newest store, as the machine's order has it.
+    pub raced_loads: u64,
+    /// Share of all threads' cycles by reason, `busy` and `idle` included; adds up to 1.
+    pub stalls: Map<String, Value>,
+    /// Everything that was counted.
+    pub counters: Map<String, Value>,
+    /// The persistency model that the design promises.
+    pub model: &'static str,
+    /// Every parameter of the design.
+    pub parameters: Map<String, Value>,
+    pub seed: u64,
+    /// What is wrong with the result, and cycle and message of each broken crash.
+    pub failures: Vec<Value>,
+    /// The command that repeats the cell.
+    pub command: String,
+    /// True if the run was stopped before all cells were done.
+    pub partial: bool,
+    pub version: &'static str,
+}
+
+impl Programs {
+    /// The record of each cell, in the order of the plan.
+    pub(super) fn records(&self) -> Vec<ProgramRecord> {
+        self.cells.iter().map(|cell| self.record(cell)).collect()
+    }
+
+    /// The command that repeats a cell.
+    pub(super) fn command(&self, cell: &ProgramCell) -> String {
+        let plan = &self.plan;
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+        let mut command = format!(
+            "seawall {} --program {} --designs {} --machine {} --seed {} --crashes {} --pm {} \
+             --from {}",
+            plan.face,
+            quoted(&plan.command.text),
+            cell.design.text,
+            plan.machine_name,
+            plan.seed,
+            plan.crashes,
+            match plan.persistent {
+                Persistent::Files => "files",
+                Persistent::Heap => "heap",
+                Persistent::All => "all",
+            },
+            match plan.from {
+                From::Start => "start",
+                From::Threads => "threads",
+            },
+        );
+        if let Judged::By(words) = &plan.judged {
+            command += &format!(" --check {}", quoted(&words.join(" ")));
+        }
+        if plan.fences == Fences::Drain {
+            command += " --fence drain";
+        }
+        if plan.no_native {
+            command += " --no-native";
+        }
+        if let Some(input) = &plan.input {
+            command += &format!(" --input {}", input.display());
+        }
+        command
+    }
+
+    fn record(&self, cell: &ProgramCell) -> ProgramRecord {
+        let (plan, ran) = (&self.plan, &cell.ran);
+        let crashed = cell.crashed.as_ref();
+        let wrong = cell.wrong.iter().map(|what| json!({ "what": what }));
+        let broken = crashed.into_iter().flat_map(|ran| &ran.broken);
+        let broken = broken.map(|broken| json!({"cycle": broken.cycle, "what": broken.what}));
+        ProgramRecord {
+            program: plan.command.text.clone(),
+            design: cell.design.text.clone(),
+            machine: plan.machine_name.clone(),
+            cores: ran.cores,
+            threads: ran.threads,
+            instructions: ran.instructions,
+            persistent: plan.persistent,
+            fences: plan.fences,
+            from: plan.from,
+            pm_bytes: ran.touched[0],
+            dram_bytes: ran.touched[1],
+            cycles: ran.cycles,
+            time: self.relative(cell),
+            baseline: plan.baseline.clone(),
+            exit_code: ran.exit_code,
+            right: cell.wrong.is_none(),
+            conflicting_epochs: cell.conflicting_epochs(),
+            crashes: crashed.map(|ran| ran.crashes),
+            check: match &plan.judged {
+                Judged::By(words) => Some(words.join(" ")),
+                _ => None,
+            },
+            broken: cell.broken(),
+            not_compiled: self.opaque.clone(),
+            unseen_stores: ran.unseen,
+            raced_loads: ran.raced,
+            stalls: cell.spent().to_json(),
+            counters: counters_of(&ran.counters),
+            model: cell.design.model_name(),
+            parameters: parameters_of(&cell.design),
+            seed: plan.seed,
+            failures: wrong.chain(broken).collect(),
+            command: self.command(cell),
+            partial: self.is_partial,
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Instructions by their place in the program's sources, as its debug information has it.
+
+use seawall_program::{Place, UnseenStore};
+use std::path::Path;
+use std::process::Command;
+
+/// In the paths of the library that stands for the C library ([`seawall_cc::SUPPORT_FOLDER`]).
+const SUPPORT: &str = seawall_cc::SUPPORT_FOLDER;
+
+/// Each store with the function and line of the instruction that found it.
+pub(super) fn name(image: &Path, stores: &[UnseenStore]) -> Vec<String> {
+    let found: Vec<u64> = stores.iter().map(|store| store.found_at).collect();
+    let name = |(store, line): (&UnseenStore, Line)| match store.found_at {
+        0 => format!("{}, found at the end", store.place),
+        _ => format!("{}, found by {line}", store.place),
+    };
+    stores.iter().zip(lines(image, &found)).map(name).collect()
+}
+
+/// Where threads are, as the end of a message: each in the program's own code.
+pub(super) fn threads(image: &Path, places: &[Place]) -> String {
+    let mut text = String::new();
+    for place in places {
+        let lines = lines(image, &place.callers);
+        let own = lines.iter().find(|line| !line.is_support()).or(lines.first());
+        let Some(line) = own else { continue };
+        text += &match places {
+            [_] => format!(", at {line}"),
+            _ => format!("\n  thread {} at {line}", place.thread),
+        };
+    }
+    text
+}
+
+/// A function, and a line of a file.
+struct Line {
+    function: String,
+    line: String,
+}
+
+impl Line {
+    fn is_support(&self) -> bool {
+        self.line.contains(SUPPORT)
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let file = self.line.rsplit('/').next().unwrap_or(&self.line);
+        write!(f, "{} ({file})", self.function)
+    }
+}
+
+/// The line of each address in the image.
+fn lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
+    let text = |at: &u64| Line { function: format!("{at:#x}"), line: "??:0".into() };
+    let plain = || addresses.iter().map(text).collect();
+    if addresses.is_empty() {
+        return Vec::new();
+    }
+    let mut command = Command::new("addr2line");
+    command.args(["-f", "-C", "-e"]).arg(image);
+    // A call returns behind the access that it was made for.
+    command.args(addresses.iter().map(|at| format!("{:#x}", at.saturating_sub(1))));
+    let Ok(output) = command.output() else { return plain() };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found: Vec<&str> = text.lines().collect();
+    if found.len() != 2 * addresses.len() {
+        return plain();
+    }
+    let line = |pair: &[&str]| Line {
+        function: pair[0].to_owned(),
+        line: pair[1].split(" (").next().unwrap_or(pair[1]).to_owned(),
+    };
+    found.chunks_exact(2).map(line).collect()
+}

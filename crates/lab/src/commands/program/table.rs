@@ -1,0 +1,170 @@
+//! What is printed of a program under designs, at most 100 columns wide.
+
+use super::{Judged, ProgramCell, Programs};
+use crate::engine::spent::Groups;
+use comfy_table::Table;
+use seawall_memory::Model;
+use seawall_program::{Fences, From, Persistent};
+use seawall_report::{plain_table, text_of};
+use std::fmt::Write;
+
+/// How many broken crashes of a cell are described in full.
+const BROKEN_SHOWN: usize = 3;
+/// How many stores that were not seen are named.
+const UNSEEN_SHOWN: usize = 3;
+
+/// What is said where a program breaks that may rely on more than order.
+const ORDER_ALONE: &str = "
+Fences ask for order alone, which is less than on x86: there, other threads see nothing that
+follows a fence before what came before is durable. To ask for that: --fence drain
+";
+
+impl Programs {
+    /// The table, and what broke.
+    pub(super) fn to_text(&self) -> String {
+        let plan = &self.plan;
+        let persistent = match plan.persistent {
+            Persistent::Files => "mapped files are persistent",
+            Persistent::Heap => "mapped files and the heap are persistent",
+            Persistent::All => "all memory is persistent",
+        };
+        let from = match plan.from {
+            From::Start => "",
+            From::Threads => ", from its first thread",
+        };
+        let cores = self.cells.iter().map(|cell| cell.ran.cores).max().unwrap_or(0);
+        let mut text = format!(
+            "{}\n{cores} cores of {}, seed {}; {persistent}{from}; time over {}\n\n",
+            plan.command.text, plan.machine_name, plan.seed, plan.baseline
+        );
+        text += &text_of(&self.table());
+        text += "\nMinstr, Mrefs: millions of instructions, and of loads and stores among them\n\
+                 confl.: epochs that were flushed because of a conflict, in %\n\
+                 busy, mem., lock, persist: where the threads' time went, in %\n";
+        text += &self.crash_summary();
+        if self.is_partial {
+            let (done, all) = (self.cells.len(), plan.points.len());
+            let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");
+        }
+        if !self.opaque.is_empty() {
+            let parts = self.opaque.join(", ");
+            let _ = writeln!(text, "not compiled with `seawall cc`, so not simulated: {parts}");
+        }
+        text += &self.unseen_text();
+        text + &self.broken_text()
+    }
+
+    fn table(&self) -> Table {
+        let head = [
+            "design", "time", "Mcycles", "Minstr", "Mrefs", "confl.", "busy", "mem.", "lock",
+            "persist", "mostly", "crashes",
+        ];
+        let mut table = plain_table(&head, 1..10);
+        self.cells.iter().for_each(|cell| {
+            table.add_row(self.row(cell));
+        });
+        table
+    }
+
+    fn row(&self, cell: &ProgramCell) -> Vec<String> {
+        let Groups { busy, memory, lock, persist } = cell.spent().groups();
+        let percent = |share: f64| format!("{:.0}", 100.0 * share);
+        let millions = |count: u64| format!("{:.3}", count as f64 / 1e6);
+        vec![
+            cell.design.text.clone(),
+            self.relative(cell).map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            millions(cell.ran.cycles),
+            millions(cell.ran.instructions),
+            millions(cell.ran.counters.references),
+            cell.conflicting_epochs().map_or("-".into(), |percent| format!("{percent:.0}")),
+            percent(busy),
+            percent(memory),
+            percent(lock),
+            percent(persist),
+            cell.spent().mostly(),
+            outcome(cell),
+        ]
+    }
+
+    fn crash_summary(&self) -> String {
+        let wrong = self.cells.iter().filter(|cell| cell.wrong.is_some()).count();
+        let mut text = match wrong {
+            0 if self.plan.no_native => "it returned 0 under each design\n".to_owned(),
+            0 => "it returned what it returns natively under each design\n".to_owned(),
+            wrong => format!("it returned something else than natively in {wrong} cells: WRONG\n"),
+        };
+        let crashed = || self.cells.iter().filter_map(|cell| cell.crashed.as_ref());
+        let crashes: u64 = crashed().map(|ran| ran.crashes).sum();
+        let broken: usize = crashed().map(|ran| ran.broken.len()).sum();
+        let held = match &self.plan.judged {
+            Judged::Not => {
+                return text + "no crashes: give a command that checks {pool} with --check\n";
+            }
+            _ if self.plan.crashes == 0 => return text,
+            Judged::By(_) => "held to the check",
+            Judged::Cuts => "held to the recorded run",
+        };
+        let verdict = match broken {
+            0 => "none broke".to_owned(),
+            broken => format!("{broken} BROKEN"),
+        };
+        let _ = write!(text, "{crashes} crashes, {held}: {verdict}");
+        if self.cells.iter().any(|cell| cell.crashed.is_none()) {
+            text += "; - where a design promises nothing";
+        }
+        text + "\n"
+    }
+
+    fn unseen_text(&self) -> String {
+        let mut text = String::new();
+        let Some(cell) = self.cells.iter().max_by_key(|cell| cell.ran.unseen) else { return text };
+        if cell.ran.unseen == 0 {
+            return text;
+        }
+        let _ = writeln!(
+            text,
+            "\nWARNING: {} words of persistent memory changed without a store that was seen, by \
+             code\nthat `seawall cc` did not compile; a crash cannot lose or reorder such stores",
+            cell.ran.unseen
+        );
+        for place in cell.unseen.iter().take(UNSEEN_SHOWN) {
+            let _ = writeln!(text, "  {place}");
+        }
+        text
+    }
+
+    fn broken_text(&self) -> String {
+        let mut text = String::new();
+        for cell in self.cells.iter().filter(|cell| cell.broken() > 0) {
+            let design = &cell.design.text;
+            if let Some(wrong) = &cell.wrong {
+                let _ = writeln!(text, "\nWRONG under {design}: {wrong}");
+            }
+            let broken = cell.crashed.as_ref().map_or(&[][..], |ran| &ran.broken);
+            for broken in broken.iter().take(BROKEN_SHOWN) {
+                let (cycle, what) = (broken.cycle, &broken.what);
+                let _ = writeln!(text, "\nBROKEN under {design}, cycle {cycle}: {what}");
+            }
+            let more = broken.len().saturating_sub(BROKEN_SHOWN);
+            if more > 0 {
+                let _ = writeln!(text, "  and {more} more");
+            }
+            let _ = writeln!(text, "  repeat: {}", self.command(cell));
+        }
+        let orders = self.plan.fences == Fences::Order;
+        let waits = |cell: &&ProgramCell| !cell.design.model().is_some_and(Model::order_is_durable);
+        if orders && self.cells.iter().filter(|cell| cell.broken() > 0).any(|cell| waits(&cell)) {
+            text += ORDER_ALONE;
+        }
+        text
+    }
+}
+
+fn outcome(cell: &ProgramCell) -> String {
+    let crashes = match &cell.crashed {
+        None => "-".to_owned(),
+        Some(ran) if ran.broken.is_empty() => format!("{} ok", ran.crashes),
+        Some(ran) => format!("{}, {} BROKEN", ran.crashes, ran.broken.len()),
+    };
+    if cell.wrong.is_some() { format!("{crashes} WRONG") } else { crashes }
+}
