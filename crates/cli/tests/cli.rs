@@ -251,7 +251,7 @@ fn without_memory_or_threads_a_command_says_what_to_do_and_does_not_panic() {
         &["run", "c-ll", "--ops", "5", "--defragment", "sfccd"],
         &["litmus", "A04", "--crashes", "2"],
     ];
-    for kib in [30_000, 60_000, 100_000] {
+    for kib in [36_000, 60_000, 100_000] {
         for args in commands {
             let output = with_addresses(kib, args);
             let said = text(&output.stderr);
