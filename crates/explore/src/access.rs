@@ -2,6 +2,7 @@
 //! a thread had ended or waited, so that any other could go next.
 
 use seawall_memory::{Addr, LINE_BYTES};
+use serde::{Deserialize, Serialize};
 
 /// A word outside memory: fences and outputs count as writes to it, because a crash can show the
 /// order in which several threads executed them.
@@ -15,7 +16,7 @@ pub(crate) fn shared_word(at: Addr) -> u64 {
 }
 
 /// An access to memory.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Access {
     pub(crate) call: u64,
     pub(crate) thread: u16,
@@ -29,7 +30,7 @@ pub(crate) struct Access {
 }
 
 /// A non-temporal store that another thread met, and that could have stayed in its buffer longer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Met {
     /// The call of the store, and the one that met it.
     pub(crate) store: u64,
@@ -37,7 +38,7 @@ pub(crate) struct Met {
 }
 
 /// A moment at which the thread that ran had ended or waited.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Handover {
     /// The call that came next.
     pub(crate) call: u64,

@@ -6,8 +6,8 @@
 //! POPL'22). In a run it leaves at once, unless it was chosen to stay until another thread has
 //! looked for it.
 
+use crate::site::Site;
 use seawall_memory::{Addr, Line, Width};
-use std::panic::Location;
 
 /// A non-temporal store.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct Combined {
     pub(crate) at: Addr,
     pub(crate) width: Width,
     pub(crate) value: u64,
-    pub(crate) caller: &'static Location<'static>,
+    pub(crate) caller: Site,
     /// The call that made it.
     call: u64,
     /// Whether it is in memory.
@@ -105,5 +105,5 @@ pub(crate) struct CombinedStore {
     pub(crate) at: Addr,
     pub(crate) width: Width,
     pub(crate) value: u64,
-    pub(crate) caller: &'static Location<'static>,
+    pub(crate) caller: Site,
 }

@@ -14,6 +14,7 @@
 use crate::open::{Open, Possible};
 use crate::options::Search;
 use crate::recovered::{Access, Did, LOGGED};
+use crate::site::Site;
 use crate::together::Together;
 use crate::trace::{Event, Kind, Trace};
 use crate::words::{WordChange, Words};
@@ -22,6 +23,8 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::panic::Location;
 use std::sync::Arc;
 use std::thread::panicking;
+
+mod compiled;
 
 /// The choice among the possible values of a word that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +62,8 @@ pub struct CrashImage {
     /// What recovery does, if that is wanted.
     log: RefCell<Vec<Access>>,
     logs: Cell<bool>,
+    /// The instruction that accesses memory, if recovery is a compiled program.
+    instruction: Cell<Option<Site>>,
     /// Its threads, if it runs several.
     together: RefCell<Together>,
     has_several: Cell<bool>,
@@ -92,6 +97,7 @@ impl CrashImage {
             has_read: Cell::new(false),
             log: RefCell::default(),
             logs: Cell::new(false),
+            instruction: Cell::new(None),
             together: RefCell::new(Together::new(lines * 8, options)),
             has_several: Cell::new(false),
         };
@@ -121,7 +127,7 @@ impl CrashImage {
     }
 
     #[cold]
-    fn log(&self, did: Did, place: &'static Location<'static>) {
+    fn log(&self, did: Did, place: Site) {
         let mut log = self.log.borrow_mut();
         if log.len() == LOGGED {
             log.drain(..LOGGED / 2);
@@ -129,6 +135,10 @@ impl CrashImage {
         let Together { running, threads, .. } = *self.together.borrow();
         let thread = (threads > 1).then_some(running);
         log.push(Access { thread, did, place });
+    }
+
+    fn site(&self, caller: &'static Location<'static>) -> Site {
+        self.instruction.get().unwrap_or(Site::Call(caller))
     }
 
     /// The images that are not ruled out.
@@ -242,7 +252,7 @@ impl CrashImage {
     fn learn(&self, thread: usize) {
         self.together_mut().running = thread;
         let stores = self.recording.borrow().stores.len() as u32;
-        self.note(Kind::Sync { stores }, Location::caller());
+        self.note(Kind::Sync { stores }, self.site(Location::caller()));
     }
 
     /// What a choice of a thread, a word of the tree, is: as the path says, or this.
@@ -333,7 +343,7 @@ impl CrashImage {
         chosen.value
     }
 
-    fn note(&self, kind: Kind, at: &'static Location<'static>) {
+    fn note(&self, kind: Kind, at: Site) {
         if self.records.get() {
             let thread = self.together.borrow().running as u16;
             self.recording.borrow_mut().events.push(Event { thread, operation: 0, kind, at });
@@ -344,7 +354,7 @@ impl CrashImage {
     fn put(&self, at: Addr, width: Width, value: u64, locked: bool) {
         let (word, shift) = self.start.place(at, width);
         if self.logs.get() {
-            self.log(Did::Wrote(at, width, value), Location::caller());
+            self.log(Did::Wrote(at, width, value), self.site(Location::caller()));
         }
         let word = word as u32;
         let new = match width {
@@ -364,7 +374,7 @@ impl CrashImage {
                 (false, true) => Kind::StoreNt { store },
                 (false, false) => Kind::Store { store },
             };
-            self.note(kind, Location::caller());
+            self.note(kind, self.site(Location::caller()));
         }
     }
 
@@ -375,7 +385,7 @@ impl CrashImage {
         if !self.records.get() {
             return;
         }
-        let (word, caller) = (at.offset() / 8, Location::caller());
+        let (word, caller) = (at.offset() / 8, self.site(Location::caller()));
         if at.is_pm() {
             let line = self.recording.borrow_mut().line(at.line());
             return self.note(Kind::Read { line, word: word as u32, from: None }, caller);
@@ -409,7 +419,7 @@ impl CrashImage {
             Some(new) if at.is_pm() => self.put(at, Width::B8, new, true),
             Some(new) => {
                 self.put_dram(at, Width::B8, new);
-                self.note(Kind::Locked { store: None }, Location::caller());
+                self.note(Kind::Locked { store: None }, self.site(Location::caller()));
             }
             None => {}
         }
@@ -455,7 +465,7 @@ impl Memory for CrashImage {
         let (word, shift) = self.start.place(at, width);
         let value = self.word(word as u32) >> shift & width.mask();
         if self.logs.get() {
-            self.log(Did::Read(at, width, value), Location::caller());
+            self.log(Did::Read(at, width, value), self.site(Location::caller()));
         }
         value
     }
@@ -487,7 +497,7 @@ impl Memory for CrashImage {
         assert!(end <= self.pm_bytes(), "flush of {len} bytes from {at}, past the pool");
         for line in lines_of(at, len) {
             let line = self.recording.borrow_mut().line(line);
-            self.note(Kind::Flush { line }, Location::caller());
+            self.note(Kind::Flush { line }, self.site(Location::caller()));
         }
     }
 
@@ -500,9 +510,9 @@ impl Memory for CrashImage {
 
     fn fence(&self, fence: Fence) {
         if self.logs.get() {
-            self.log(Did::Fenced(fence), Location::caller());
+            self.log(Did::Fenced(fence), self.site(Location::caller()));
         }
-        self.note(fence.into(), Location::caller());
+        self.note(fence.into(), self.site(Location::caller()));
     }
 
     fn work(&self, _: u32) {}
@@ -525,7 +535,7 @@ impl Space for &CrashImage {
         self.step();
         if bytes > self.pm_bytes() && bytes <= self.start.room() {
             self.start.set_bytes(bytes);
-            self.note(Kind::Grow { bytes }, Location::caller());
+            self.note(Kind::Grow { bytes }, self.site(Location::caller()));
         }
         bytes <= self.pm_bytes()
     }

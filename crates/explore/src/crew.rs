@@ -290,10 +290,12 @@ where
         }
     }
 
-    /// Runs are made ahead only while few units wait.
+    /// Runs are made ahead only while few units wait, and somebody searches.
     fn next_job(&self, state: &mut State<C>) -> Option<Job<C>> {
         let few = state.waiting < WAITING_MAX / 2 && !state.is_closed;
-        let record = if few { self.ahead.next() } else { None };
+        let is_searched = state.searchers.iter().any(|searcher| searcher.known.is_none());
+        let ahead = few && (is_searched || state.waiting == 0);
+        let record = if ahead { self.ahead.next() } else { None };
         record.map(Job::Record).or_else(|| state.take().map(|taken| Job::Search(Box::new(taken))))
     }
 

@@ -137,7 +137,7 @@ pub struct CutRecovery {
 }
 
 fn place(event: &Event) -> String {
-    format!("{}:{}", event.at.file(), event.at.line())
+    event.at.to_string()
 }
 
 fn note(trace: &Trace, store: &Store) -> StoreNote {

@@ -102,7 +102,7 @@ impl SoFar {
         let own = self.threads[thread].clone();
         let before = hash_of((thread, own.finish()));
         let mut own = own;
-        (event.at.file(), event.at.line(), event.at.column()).hash(&mut own);
+        event.at.hash(&mut own);
         let line = |line: u32| trace.lines[line as usize].line.0;
         match event.kind {
             Kind::Read { word, from: Some(from), .. } => {

@@ -24,6 +24,9 @@ pub struct Recorder {
     spare: Mutex<Vec<Regions>>,
 }
 
+/// What a run leaves: the state of its threads, and whether they came to their end.
+type Ran = (Rc<Shared>, Vec<Fiber>, Result<(), RunError>);
+
 /// Persistent and volatile memory.
 pub(crate) struct Regions {
     pub(crate) pm: Words,
@@ -46,6 +49,48 @@ impl Recorder {
     where
         P: Fn(&Traced<'_>) + Clone + 'static,
     {
+        let (shared, fibers, result) = self.run(schedule, program)?;
+        shared.close();
+        drop(fibers);
+        let trace = shared.trace.replace(Trace::empty(schedule.threads));
+        result.map(|()| {
+            self.put_back(shared, &trace);
+            trace
+        })
+    }
+
+    /// Has the memory of one run ready. A process that forks does this before.
+    pub fn get_ready(&self) {
+        let ready = self.regions();
+        self.spare().push(ready);
+    }
+
+    /// As [`record`](Recorder::record), for programs whose threads cannot be unwound: when the run
+    /// is over, or cannot go on, `leave` is called, which ends the process. If it does not, what
+    /// the threads hold is lost.
+    ///
+    /// # Errors
+    /// When the run cannot begin.
+    pub fn record_and_leave<P, T>(
+        &self,
+        schedule: &Schedule,
+        program: P,
+        leave: impl FnOnce(Result<Trace, RunError>) -> T,
+    ) -> Result<T, RunError>
+    where
+        P: Fn(&Traced<'_>) + Clone + 'static,
+    {
+        let (shared, fibers, result) = self.run(schedule, program)?;
+        let trace = shared.trace.replace(Trace::empty(schedule.threads));
+        std::mem::forget(fibers);
+        Ok(leave(result.map(|()| trace)))
+    }
+
+    /// Runs the threads to their end, or as far as they go.
+    fn run<P>(&self, schedule: &Schedule, program: P) -> Result<Ran, RunError>
+    where
+        P: Fn(&Traced<'_>) + Clone + 'static,
+    {
         if schedule.threads == 0 {
             return Err(RunError::NoThreads);
         }
@@ -61,14 +106,7 @@ impl Recorder {
         let fibers: Result<Vec<Fiber>, RunError> = (0..schedule.threads).map(fiber).collect();
         let mut fibers = fibers?;
         let result = drive(&shared, &mut fibers, schedule);
-        shared.close();
-        drop(fibers);
-        drop(program);
-        let trace = shared.trace.replace(Trace::empty(schedule.threads));
-        result.map(|()| {
-            self.put_back(shared, &trace);
-            trace
-        })
+        Ok((shared, fibers, result))
     }
 
     fn regions(&self) -> Regions {

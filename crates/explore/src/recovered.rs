@@ -4,10 +4,10 @@
 //! lost, or one that came early. They are what recovery decided on.
 
 use crate::finding::StoreNote;
+use crate::site::Site;
 use seawall_memory::{Addr, Fence, Width};
 use serde::Serialize;
 use std::fmt;
-use std::panic::Location;
 
 /// An access of recovery.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Access {
     /// The thread, if there are several.
     pub(crate) thread: Option<usize>,
     pub(crate) did: Did,
-    pub(crate) place: &'static Location<'static>,
+    pub(crate) place: Site,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub(crate) fn steps(
             Some(thread) => format!("thread {thread} {what}"),
             None => what,
         };
-        let place = format!("{}:{}", place.file(), place.line());
+        let place = place.to_string();
         match all.last_mut() {
             Some(last) if (&last.what, &last.place) == (&what, &place) => last.times += 1,
             _ => all.push(RecoveryStep { what, place, times: 1 }),

@@ -2,9 +2,10 @@
 
 use crate::words::LineIndex;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 /// A line of a copy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Copied {
     /// Events before it.
     pub(crate) event: u32,
@@ -17,7 +18,7 @@ pub(crate) struct Copied {
 }
 
 /// What a run did with the hardware.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Relocated {
     /// The first of the events since each setting of the registers.
     pub(crate) settings: Vec<u32>,

@@ -10,12 +10,13 @@
 //!   the choices that are listed. [`Schedules`](crate::Schedules) makes all lists up to a bound.
 
 use seawall_memory::Model;
+use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 /// How to run the threads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Threads, at least 1.
     pub threads: usize,
@@ -47,7 +48,7 @@ impl Default for Schedule {
 }
 
 /// How the threads take turns.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Turns {
     /// Turns of random length.
     #[default]
@@ -60,7 +61,7 @@ pub enum Turns {
 
 /// Where a run departs from the default. Calls of the seam are counted over all threads, from 1, in
 /// the order in which they take effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Departure {
     /// The call.
     pub call: u64,
@@ -69,7 +70,7 @@ pub struct Departure {
 }
 
 /// What is different about a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DepartureKind {
     /// Before it this thread runs, if it can: an interruption if the running thread could go on.
     Run(u16),

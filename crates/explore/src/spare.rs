@@ -13,7 +13,6 @@ use crate::trace::{Kind, Trace};
 use crate::waste::{Waste, WasteKind};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -41,13 +40,12 @@ fn without_each(trace: &Trace) -> Vec<Without> {
     let mut all = Vec::new();
     for event in &trace.events {
         let Some(kind) = kind_of(event.kind) else { continue };
-        let id = |at: &Location<'_>| (at.file().to_owned(), at.line(), at.column());
-        if !seen.insert((kind, id(event.at))) {
+        if !seen.insert((kind, event.at)) {
             continue;
         }
         let mut rest = trace.clone();
         let mut times = 0;
-        for other in rest.events.iter_mut().filter(|other| id(other.at) == id(event.at)) {
+        for other in rest.events.iter_mut().filter(|other| other.at == event.at) {
             if kind_of(other.kind) == Some(kind) {
                 times += 1;
                 // On x86 neither does anything.
@@ -55,7 +53,7 @@ fn without_each(trace: &Trace) -> Vec<Without> {
                 other.kind = if is_flush { Kind::FlushElsewhere } else { Kind::Strand };
             }
         }
-        let place = format!("{}:{}", event.at.file(), event.at.line());
+        let place = event.at.to_string();
         all.push(Without { trace: Arc::new(rest), kind, place, times });
     }
     all

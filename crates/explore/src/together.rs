@@ -17,6 +17,7 @@ use crate::crash::Turn;
 use crate::crashed::CrashImage;
 use crate::interleavings::Users;
 use crate::options::Search;
+use crate::site::Site;
 use crate::waiting::{Read, Wait, Waiting};
 use rustc_hash::FxHashMap;
 use seawall_fiber::{Pause, ScopedFiber, with_fibers};
@@ -353,7 +354,7 @@ impl RecoveryThread<'_> {
         if panicking() {
             return;
         }
-        let read: Read = (at, value, Location::caller());
+        let read: Read = (at, value, Site::Call(Location::caller()));
         self.waiting.note_repeat(self.thread, read, || self.pause.pause());
     }
 

@@ -11,15 +11,16 @@
 
 use crate::access::{Access, Handover, Met};
 use crate::relocated::Relocated;
+use crate::site::Site;
 use crate::words::{LineIndex, WordChange};
 use rustc_hash::{FxHashMap, FxHasher};
 use seawall_memory::{Addr, Fence, Line, Width};
+use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
-use std::panic::Location;
 use std::sync::Arc;
 
 /// One thing that a thread did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Event {
     /// The thread, from 0.
     pub thread: u16,
@@ -28,11 +29,11 @@ pub struct Event {
     /// What it did.
     pub kind: Kind,
     /// The call site.
-    pub at: &'static Location<'static>,
+    pub at: Site,
 }
 
 /// What a thread did; numbers of stores and lines index [`Trace`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A store to persistent memory.
     Store {
@@ -140,7 +141,7 @@ impl Kind {
 }
 
 /// A store to persistent memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Store {
     /// The address.
     pub at: Addr,
@@ -158,7 +159,7 @@ pub struct Store {
 
 /// All stores of one line, in order; or, where the words of the line persist on their own, of one
 /// of its words.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct LineLog {
     pub(crate) line: Line,
     /// Number of the word in the line, if it is the log of a word.
@@ -180,12 +181,13 @@ impl LineLog {
 }
 
 /// What a run did, and the memory that it started from.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Trace {
     pub(crate) events: Vec<Event>,
     pub(crate) stores: Vec<Store>,
     pub(crate) lines: Vec<LineLog>,
     pub(crate) threads: usize,
+    #[serde(skip)]
     pub(crate) start: Arc<[u8]>,
     /// Bytes that the pool may grow to.
     pub(crate) room: u64,
@@ -197,6 +199,7 @@ pub struct Trace {
     /// For each event whether an earlier run of an exploration came just as far; empty if none did.
     pub(crate) repeats: Vec<bool>,
     pub(crate) relocated: Relocated,
+    #[serde(skip)]
     index: FxHashMap<Line, LineIndex>,
 }
 
@@ -255,12 +258,33 @@ impl Trace {
         let mut hash = FxHasher::default();
         self.start.hash(&mut hash);
         for Event { thread, kind, at, .. } in &self.events {
-            (thread, format!("{kind:?}"), at.file(), at.line()).hash(&mut hash);
+            (thread, format!("{kind:?}"), at.to_string()).hash(&mut hash);
         }
         for store in &self.stores {
             (store.at.bits(), store.width.bytes(), store.new).hash(&mut hash);
         }
         hash.finish()
+    }
+
+    /// The trace of another process: of a run that started from `start`, with its sites named.
+    #[must_use]
+    pub fn received(mut self, start: Arc<[u8]>, mut name: impl FnMut(Site) -> Site) -> Trace {
+        self.room = start.len() as u64;
+        self.start = start;
+        self.index = self.lines.iter().zip(0..).map(|(log, number)| (log.line, number)).collect();
+        self.events.iter_mut().for_each(|event| event.at = name(event.at));
+        self
+    }
+
+    /// The number of each word that was stored to, with its last value.
+    pub fn last_words(&self) -> impl Iterator<Item = (u64, u64)> {
+        let last = |log: &LineLog| {
+            let of = move |(n, values): (u64, &Vec<(u32, u64)>)| {
+                values.last().map(|(_, value)| (8 * log.line.0 + n, *value))
+            };
+            (0..).zip(&log.words).filter_map(of).collect::<Vec<_>>()
+        };
+        self.lines.iter().flat_map(last)
     }
 
     /// The number of threads.
@@ -274,9 +298,7 @@ impl Trace {
             trace.stores.iter().map(|s| (s.at, s.width, s.change.new)).collect::<Vec<_>>()
         };
         let lines = |trace: &Trace| trace.lines.iter().map(|log| log.line).collect::<Vec<_>>();
-        let same = |(a, b): (&Event, &Event)| {
-            (a.thread, a.kind) == (b.thread, b.kind) && std::ptr::eq(a.at, b.at)
-        };
+        let same = |(a, b): (&Event, &Event)| (a.thread, a.kind, a.at) == (b.thread, b.kind, b.at);
         self.events.len() == other.events.len()
             && self.events.iter().zip(&other.events).all(same)
             && stores(self) == stores(other)

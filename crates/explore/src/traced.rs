@@ -8,6 +8,7 @@
 use crate::access::{Access, FENCES, Met, shared_word};
 use crate::combining::{Combined, CombinedStore};
 use crate::run::Shared;
+use crate::site::Site;
 use crate::trace::{Event, Kind, Trace};
 use crate::visible::Version;
 use seawall_fiber::Pause;
@@ -18,18 +19,33 @@ use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 
+mod compiled;
+
 /// One thread's handle on the recording memory.
 pub struct Traced<'a> {
     shared: Rc<Shared>,
     thread: usize,
     /// The call that makes non-temporal stores, while it does.
-    non_temporal: Cell<Option<&'static Location<'static>>>,
+    non_temporal: Cell<Option<Site>>,
+    /// The instruction that calls, of a compiled program.
+    instruction: Cell<Option<Site>>,
     pause: &'a Pause<'a>,
 }
 
 impl<'a> Traced<'a> {
     pub(crate) fn new(shared: Rc<Shared>, thread: usize, pause: &'a Pause<'a>) -> Traced<'a> {
-        Traced { shared, thread, non_temporal: Cell::new(None), pause }
+        Traced {
+            shared,
+            thread,
+            non_temporal: Cell::new(None),
+            instruction: Cell::new(None),
+            pause,
+        }
+    }
+
+    /// The place of a call: of the instruction that makes it, if a compiled program does.
+    fn site(&self, caller: &'static Location<'static>) -> Site {
+        self.instruction.get().unwrap_or(Site::Call(caller))
     }
 
     /// Counts a seam call, after other threads have run if it is their turn.
@@ -104,19 +120,19 @@ impl<'a> Traced<'a> {
         self.shared.note_progress(self.thread);
     }
 
-    fn event(&self, trace: &mut Trace, kind: Kind, at: &'static Location<'static>) {
+    fn event(&self, trace: &mut Trace, kind: Kind, at: Site) {
         let operation = self.shared.operation[self.thread].get();
         trace.events.push(Event { thread: self.thread as u16, operation, kind, at });
     }
 
     #[track_caller]
     fn note(&self, kind: Kind) {
-        self.event(&mut self.shared.trace.borrow_mut(), kind, Location::caller());
+        self.event(&mut self.shared.trace.borrow_mut(), kind, self.site(Location::caller()));
     }
 
     /// Records a load of a word that another thread wrote last: a dependence between epochs if it
     /// is persistent; and in any case the thread now depends on what that thread had stored before.
-    fn note_read(&self, at: Addr, from: &'static Location<'static>) {
+    fn note_read(&self, at: Addr, from: Site) {
         if self.shared.threads() == 1 {
             return;
         }
@@ -145,7 +161,7 @@ impl<'a> Traced<'a> {
     fn look_behind(
         &self,
         at: Addr,
-        caller: &'static Location<'static>,
+        caller: Site,
         fits: impl Fn(u64) -> bool,
     ) -> (Range<u32>, Option<u64>) {
         let mut visible = self.shared.visible.borrow_mut();
@@ -162,7 +178,7 @@ impl<'a> Traced<'a> {
     }
 
     /// Notes that the thread reads the newest store to the word.
-    fn look(&self, at: Addr, caller: &'static Location<'static>) {
+    fn look(&self, at: Addr, caller: Site) {
         let is_ordered = self.settle(Some(at.line())) || self.shared.notes_loads;
         if is_ordered && at.is_pm() {
             let mut trace = self.shared.trace.borrow_mut();
@@ -175,7 +191,7 @@ impl<'a> Traced<'a> {
         self.note_read(at, caller);
     }
 
-    fn store_nt(&self, at: Addr, width: Width, value: u64, caller: &'static Location<'static>) {
+    fn store_nt(&self, at: Addr, width: Width, value: u64, caller: Site) {
         let (thread, operation) = (self.thread, self.shared.operation[self.thread].get());
         let store = CombinedStore { thread, operation, at, width, value, caller };
         if self.shared.combining.borrow_mut().store(self.shared.calls(), store) {
@@ -186,7 +202,7 @@ impl<'a> Traced<'a> {
         }
     }
 
-    fn note_read_behind(&self, at: Addr, older: Version, from: &'static Location<'static>) {
+    fn note_read_behind(&self, at: Addr, older: Version, from: Site) {
         let mut trace = self.shared.trace.borrow_mut();
         if at.is_pm() {
             let (line, word) = (trace.line(at.line()), (at.offset() / 8) as u32);
@@ -237,7 +253,7 @@ impl<'a> Traced<'a> {
     #[track_caller]
     fn locked(&self, at: Addr, change: impl Fn(u64) -> Option<u64>) -> u64 {
         self.step();
-        let caller = Location::caller();
+        let caller = self.site(Location::caller());
         self.meet(at, false);
         if change(self.shared.region(at).load(at, Width::B8)).is_some() {
             self.settle(None);
@@ -277,7 +293,7 @@ impl Memory for Traced<'_> {
 
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
-        let caller = Location::caller();
+        let caller = self.site(Location::caller());
         self.meet(at, false);
         let (behind, older) = self.look_behind(at, caller, |_| true);
         self.note_access_behind(at, false, behind);
@@ -302,7 +318,7 @@ impl Memory for Traced<'_> {
         self.settle(Some(at.line()));
         let mut trace = self.shared.trace.borrow_mut();
         if let Some(store) = self.put(&mut trace, at, width, value) {
-            self.event(&mut trace, Kind::Store { store }, Location::caller());
+            self.event(&mut trace, Kind::Store { store }, self.site(Location::caller()));
         }
     }
 
@@ -336,7 +352,7 @@ impl Memory for Traced<'_> {
     }
 
     fn write_nt(&self, at: Addr, from: &[u8]) {
-        self.non_temporal.set(Some(Location::caller()));
+        self.non_temporal.set(Some(self.site(Location::caller())));
         self.write(at, from);
         self.non_temporal.set(None);
     }
@@ -402,7 +418,7 @@ impl Space for &Traced<'_> {
             for word in (0..LINE_BYTES).step_by(8).map(|byte| line.start().plus(byte)) {
                 let mut trace = self.shared.trace.borrow_mut();
                 if let Some(store) = self.put(&mut trace, word, Width::B8, 0) {
-                    self.event(&mut trace, Kind::Store { store }, Location::caller());
+                    self.event(&mut trace, Kind::Store { store }, self.site(Location::caller()));
                 }
             }
         }
@@ -430,7 +446,7 @@ impl RelocationUnit for &Traced<'_> {
 
     /// Copies each line in one step.
     fn relocate(&self, to: Addr, from: Addr, len: u64) {
-        let caller = Location::caller();
+        let caller = self.site(Location::caller());
         for line in lines_of(to, len) {
             self.step();
             self.note_access(line.start(), true);

@@ -4,9 +4,9 @@
 //! thread, whatever its loop looks like: after [`REPEATS`] rounds it is passed over until memory
 //! has changed. So a lock that spins on a failing locked operation needs no `spin_while` to end.
 
+use crate::site::Site;
 use seawall_memory::Addr;
 use std::cell::{Cell, RefCell};
-use std::panic::Location;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Wait {
@@ -23,7 +23,7 @@ const REPEATS: usize = 8;
 const ROUND_MAX: usize = 4;
 
 /// A read: where, what, and by which call.
-pub(crate) type Read = (Addr, u64, &'static Location<'static>);
+pub(crate) type Read = (Addr, u64, Site);
 
 /// The latest reads of a thread, oldest first.
 #[derive(Default)]
@@ -37,11 +37,10 @@ impl Repeats {
             self.0.remove(0);
         }
         self.0.push(read);
-        let same = |(a, b): (&Read, &Read)| (a.0, a.1) == (b.0, b.1) && std::ptr::eq(a.2, b.2);
         (1..=ROUND_MAX).any(|round| {
             let Some(start) = self.0.len().checked_sub(round * REPEATS) else { return false };
             let last = &self.0[start..];
-            last.iter().zip(&last[round..]).all(same)
+            last.iter().zip(&last[round..]).all(|(a, b)| a == b)
         })
     }
 }

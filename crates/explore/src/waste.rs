@@ -6,6 +6,7 @@
 //! bugs of this kind are one. The rules are those that trace checkers use (pmemcheck; PMDebugger,
 //! ASPLOS'21); they are for x86, where programs flush.
 
+use crate::site::Site;
 use crate::trace::{Event, Kind, Trace};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -87,7 +88,7 @@ pub fn waste(trace: &Trace) -> Vec<Waste> {
     let State { wasted, calls, .. } = state;
     let waste = wasted.into_iter().map(|((kind, place), times)| {
         let calls = calls.get(&place).copied().unwrap_or(times).max(times);
-        Waste { kind, place: format!("{}:{}", place.0, place.1), times, calls }
+        Waste { kind, place: place.to_string(), times, calls }
     });
     waste.collect()
 }
@@ -103,8 +104,6 @@ pub(crate) fn together(runs: impl IntoIterator<Item = Vec<Waste>>) -> Vec<Waste>
     all.into_iter().map(one).collect()
 }
 
-type Place = (&'static str, u32, u32);
-
 #[derive(Default)]
 struct State {
     /// For each line the event of its last store, until it is flushed.
@@ -116,21 +115,17 @@ struct State {
     waits: Vec<bool>,
     /// For each thread its last fence that waited for flushes, if it has told nothing since.
     fenced: Vec<Option<u32>>,
-    wasted: BTreeMap<(WasteKind, Place), u64>,
-    calls: BTreeMap<Place, u64>,
-}
-
-fn place(event: &Event) -> Place {
-    (event.at.file(), event.at.line(), event.at.column())
+    wasted: BTreeMap<(WasteKind, Site), u64>,
+    calls: BTreeMap<Site, u64>,
 }
 
 impl State {
     fn count(&mut self, kind: WasteKind, event: &Event) {
-        *self.wasted.entry((kind, place(event))).or_default() += 1;
+        *self.wasted.entry((kind, event.at)).or_default() += 1;
     }
 
     fn follow(&mut self, trace: &Trace, number: u32, event: &Event) {
-        *self.calls.entry(place(event)).or_default() += 1;
+        *self.calls.entry(event.at).or_default() += 1;
         let thread = usize::from(event.thread);
         if let Some(store) = event.kind.store() {
             let store = &trace.stores[store as usize];

@@ -1,6 +1,7 @@
 //! A region of memory as 8-byte words, the unit that a crash never tears, and the numbers of lines.
 
 use seawall_memory::{Addr, Width};
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
 /// Bytes of one region, addressed through [`Addr`], kept as little-endian words.
@@ -13,7 +14,7 @@ pub(crate) struct Words {
 pub(crate) type LineIndex = u32;
 
 /// What a store did to the word that holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WordChange {
     pub(crate) word: u32,
     pub(crate) old: u64,

@@ -18,6 +18,7 @@ const DRAM_BIT: u64 = 1 << 47;
 /// every process, at every mapping, and after a crash. Volatile addresses are offsets into a DRAM
 /// region that starts zeroed and does not survive; they carry a high bit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Addr(u64);
 
 impl Addr {
@@ -95,6 +96,7 @@ impl fmt::Display for Addr {
 
 /// The number of a cache line: the address of its first byte divided by [`LINE_BYTES`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Line(pub u64);
 
 impl Line {

@@ -6,6 +6,7 @@ use crate::{Absent, Addr, Clock, LINE_BYTES, Parking, Space, ThreadSlots, Width,
 
 /// The fences of the seam, and the two operations on strands that are issued like fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Fence {
     /// Orders persists: the stores of this thread before it that were flushed (on hardware that
     /// tracks stores: all of them) persist before any of its stores after it.

@@ -4,6 +4,7 @@ use crate::Addr;
 
 /// The number of bytes that one access moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Width {
     /// One byte.
     B1 = 1,

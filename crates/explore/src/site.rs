@@ -1,0 +1,113 @@
+//! Where in a program a call of the seam is: a call in Rust, or an instruction of a compiled
+//! program.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::panic::Location;
+
+/// A line of a source file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceLine {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; 0 if it is not known.
+    pub line: u32,
+}
+
+/// Where a call of the seam is. Prints as `file:line`.
+#[derive(Clone, Copy, Debug)]
+pub enum Site {
+    /// A call in Rust.
+    Call(&'static Location<'static>),
+    /// An instruction, by its address: it has no name yet.
+    Instruction(u64),
+    /// An instruction whose line is known.
+    Source(u64, &'static SourceLine),
+}
+
+impl Site {
+    /// What tells apart sites of one line, and sites whose line is not known.
+    fn detail(self) -> u64 {
+        match self {
+            Site::Call(at) => at.column().into(),
+            Site::Instruction(at) | Site::Source(at, _) => at,
+        }
+    }
+
+    fn file_and_line(self) -> (&'static str, u32) {
+        match self {
+            Site::Call(at) => (at.file(), at.line()),
+            Site::Instruction(_) => ("", 0),
+            Site::Source(_, SourceLine { file, line }) => (file, *line),
+        }
+    }
+
+    /// In the order of the source.
+    fn key(self) -> (&'static str, u32, u64) {
+        let (file, line) = self.file_and_line();
+        (file, line, self.detail())
+    }
+}
+
+impl PartialEq for Site {
+    fn eq(&self, other: &Site) -> bool {
+        match (self, other) {
+            (Site::Call(one), Site::Call(other)) => std::ptr::eq(*one, *other) || one == other,
+            (Site::Call(_), _) | (_, Site::Call(_)) => false,
+            _ => self.detail() == other.detail(),
+        }
+    }
+}
+
+impl Eq for Site {}
+
+impl PartialOrd for Site {
+    fn partial_cmp(&self, other: &Site) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Site {
+    fn cmp(&self, other: &Site) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Hash for Site {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Site::Call(_) => self.key().hash(state),
+            _ => self.detail().hash(state),
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Site::Instruction(at) => write!(f, "the instruction at {at:#x}"),
+            _ => {
+                let (file, line) = self.file_and_line();
+                write!(f, "{file}:{line}")
+            }
+        }
+    }
+}
+
+/// Between processes go the addresses of instructions.
+impl Serialize for Site {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(match self {
+            Site::Call(_) => 0,
+            Site::Instruction(at) | Site::Source(at, _) => *at,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Site {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Site, D::Error> {
+        u64::deserialize(deserializer).map(Site::Instruction)
+    }
+}
