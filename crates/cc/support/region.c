@@ -1,5 +1,11 @@
-/* What a program may say with `seawall.h`. */
+/* What a program may say with `seawall.h`, and where the code of this library is: what happens there
+ * is told as its caller's. */
 #include "support.h"
+
+extern const char __start_seawall_support[] __attribute__((visibility("hidden")));
+extern const char __stop_seawall_support[] __attribute__((visibility("hidden")));
+
+const char *const seawall_support_code[2] = {__start_seawall_support, __stop_seawall_support};
 
 void seawall_begin(void)
 {

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 /// A part of a module, as it was loaded.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
+    /// Its number among those of the program.
+    module: usize,
     base: u64,
     at: u64,
     bytes: u64,
@@ -40,6 +42,7 @@ fn modules() -> Found {
         if !name.starts_with(found.folder.as_os_str().as_bytes()) {
             return 0;
         }
+        found.names.push(PathBuf::from(std::ffi::OsStr::from_bytes(name)));
         let locals = headers.iter().find(|header| header.p_type == libc::PT_TLS);
         if let Some(header) = locals {
             let index = [info.dlpi_tls_modid, 0];
@@ -54,6 +57,7 @@ fn modules() -> Found {
         }
         for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
             found.segments.push(Segment {
+                module: found.names.len() - 1,
                 base: info.dlpi_addr,
                 at: info.dlpi_addr + header.p_vaddr,
                 bytes: header.p_memsz,
@@ -64,7 +68,7 @@ fn modules() -> Found {
         0
     }
     let folder = runtime().folder.borrow().clone();
-    let mut found = Found { folder, segments: Vec::new(), locals: Vec::new() };
+    let mut found = Found { folder, names: Vec::new(), segments: Vec::new(), locals: Vec::new() };
     // SAFETY: `each` has the right signature and gets what it expects.
     unsafe { libc::dl_iterate_phdr(Some(each), std::ptr::from_mut(&mut found).cast()) };
     found
@@ -81,6 +85,7 @@ pub(crate) fn thread_locals() -> Vec<ThreadLocals> {
 
 struct Found {
     folder: PathBuf,
+    names: Vec<PathBuf>,
     segments: Vec<Segment>,
     locals: Vec<ThreadLocals>,
 }
@@ -95,6 +100,48 @@ pub(crate) fn writable() -> Vec<(u64, u64)> {
 pub(crate) fn offset_of(at: u64) -> Option<u64> {
     let holds = |segment: &Segment| (segment.at..segment.at + segment.bytes).contains(&at);
     segments().into_iter().find(holds).map(|segment| at - segment.base)
+}
+
+/// The code of each module: its file, where it was loaded, and its first byte and number of bytes.
+pub(crate) fn code() -> Vec<(PathBuf, u64, u64, u64)> {
+    let Found { segments, names, .. } = modules();
+    let code = segments.into_iter().filter(|segment| segment.is_code);
+    code.map(|code| (names[code.module].clone(), code.base, code.at, code.bytes)).collect()
+}
+
+/// Where the program's own code is, and that of the support library.
+pub(crate) struct ProgramCode {
+    own: Vec<(u64, u64)>,
+    support: (u64, u64),
+}
+
+impl ProgramCode {
+    pub(crate) fn of_image() -> ProgramCode {
+        let own = code().into_iter().map(|(_, _, at, bytes)| (at, at + bytes)).collect();
+        let range = symbol(c"seawall_support_code").map_or((0, 0), |range| {
+            // SAFETY: the support library defines an array of two addresses.
+            unsafe { *(range as *const (u64, u64)) }
+        });
+        ProgramCode { own, support: range }
+    }
+
+    /// The instruction at `at`; or the first one on the stack from `stack` on that is not of the
+    /// support library, if that one is.
+    pub(crate) fn own(&self, at: u64, stack: u64) -> u64 {
+        let is_in = |at: u64, range: &(u64, u64)| (range.0..range.1).contains(&at);
+        if !is_in(at, &self.support) {
+            return at;
+        }
+        let last = stacks::end_of(stack).min(stack + 8 * LOOKED_AT);
+        for word in (stack & !7..last).step_by(8) {
+            // SAFETY: the words are on the stack of the thread, below its end.
+            let caller = unsafe { std::ptr::read(word as *const u64) };
+            if !is_in(caller, &self.support) && self.own.iter().any(|code| is_in(caller, code)) {
+                return caller;
+            }
+        }
+        at
+    }
 }
 
 /// How many words of a stack are looked at, and how many addresses are kept.

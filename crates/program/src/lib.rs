@@ -11,6 +11,7 @@
 mod calls;
 mod entries;
 mod events;
+mod explore;
 mod failure;
 mod faults;
 mod image;
@@ -33,6 +34,7 @@ mod unseen;
 mod values;
 mod watch;
 
+pub use explore::{ExploreProgram, Explored, Half, Lines};
 pub use process::serve;
 pub use request::{
     Answer, BrokenCrash, CrashAfter, Fences, From, Judge, Persistent, Place, Ran, Request,

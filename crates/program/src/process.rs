@@ -8,11 +8,11 @@ use crate::image::symbol;
 use crate::lifecycle::clear_counters;
 use crate::pages::pages;
 use crate::request::{
-    ANSWER, Answer, From, Judge, REQUEST, Ran, Request, SPACE_BYTES, UnseenStore,
+    ANSWER, Answer, Asked, From, Judge, REQUEST, Ran, Request, SPACE_BYTES, UnseenStore,
 };
 use crate::runtime::{THREADS_MAX, runtime};
 use crate::watch::Watch;
-use crate::{calls, entries, faults, image, regions, stacks, threads};
+use crate::{calls, entries, explore, faults, image, regions, stacks, threads};
 use libc::{c_char, c_int, c_void};
 use seawall_cc::abi;
 use seawall_sim::{
@@ -35,17 +35,28 @@ type RunMain = extern "C" fn(Main, c_int, *const *const c_char, *const *const c_
 
 /// Runs the program that the request in `folder` names, writes the answer there, and ends.
 pub fn serve(folder: &Path) -> ! {
-    // SAFETY: from now on the process ends with the one that has started it.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     always_at_the_same_addresses();
     *runtime().answer.borrow_mut() = folder.join(ANSWER);
-    let request = std::fs::read(folder.join(REQUEST)).map_err(|error| error.to_string());
-    let request = request
-        .and_then(|bytes| serde_json::from_slice::<Request>(&bytes).map_err(|e| e.to_string()));
-    match request.and_then(|request| run(&request)) {
-        Ok(ran) => end(&Answer::Ran(Box::new(ran))),
+    let asked = std::fs::read(folder.join(REQUEST)).map_err(|error| error.to_string());
+    let asked =
+        asked.and_then(|bytes| serde_json::from_slice::<Asked>(&bytes).map_err(|e| e.to_string()));
+    let done = asked.and_then(|asked| match asked {
+        Asked::Run(request) => {
+            end_with_parent();
+            run(&request).map(|ran| Answer::Ran(Box::new(ran)))
+        }
+        Asked::Explore(serving) => explore::serve(&serving).map(|()| Answer::Served),
+    });
+    match done {
+        Ok(answer) => end(&answer),
         Err(what) => fail_at(&what, Vec::new()),
     }
+}
+
+/// From now on the process ends with the thread that has started it.
+pub(crate) fn end_with_parent() {
+    // SAFETY: changes nothing but that.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
 /// Runs this process again without randomised addresses, unless it has none.
@@ -68,41 +79,19 @@ fn always_at_the_same_addresses() {
 }
 
 fn run(request: &Request) -> Result<Ran, String> {
-    if !stacks::can_set_fs() {
-        return Err("this needs a processor and a kernel with wrfsbase (Linux 5.9)".into());
-    }
     let machine = Machine::load(&request.machine).map_err(|error| error.to_string())?;
     let design = Choice::parse(&request.design).map_err(|error| error.to_string())?;
     let runtime = runtime();
     runtime.persistent.set(request.persistent);
     runtime.fences.set(request.fences);
     runtime.from_threads.set(request.from == From::Threads);
-    map_page().map_err(|error| format!("cannot map the page of the instrumented code: {error}"))?;
-    *runtime.folder.borrow_mut() = request.image.parent().unwrap_or(Path::new("/")).into();
-    load(&request.image)?;
-    let main = symbol(c"main").ok_or("the image has no main")?;
-    let run_main = symbol(c"sw_run_main").ok_or("the image has no support library")?;
-    // SAFETY: every C program's main can be called like this, and the support library defines the
-    // function that does.
-    let (main, run_main) = unsafe {
-        let main = std::mem::transmute::<*mut c_void, Main>(main);
-        (main, std::mem::transmute::<*mut c_void, RunMain>(run_main))
-    };
-    let arguments = put_arguments(&request.arguments)
-        .map_err(|error| format!("no memory for the arguments: {error}"))?;
-    let count = request.arguments.len() as c_int;
+    let loaded = Loaded::load(&request.image, &request.arguments)?;
     let is_first = request.from == From::Start;
 
     let cores = machine.core.count.min(THREADS_MAX);
     let watch = Rc::new(RefCell::new(Watch::new(request, cores)));
     let mut programs: Vec<Program> = vec![Box::new(move |memory| {
-        let call = move || {
-            if is_first {
-                runtime.is_on.set(true);
-                clear_counters();
-            }
-            run_main(main, count, arguments, environment())
-        };
+        let call = move || loaded.run(is_first);
         // SAFETY: the handle lives as long as its fiber.
         unsafe { threads::run(0, memory, call) };
     })];
@@ -128,6 +117,48 @@ fn run(request: &Request) -> Result<Ran, String> {
         other => other.map_err(|error| error.to_string())?,
     };
     Ok(answer(&outcome, &mut watch.borrow_mut(), spent))
+}
+
+/// A program in this process.
+#[derive(Clone, Copy)]
+pub(crate) struct Loaded {
+    main: Main,
+    run_main: RunMain,
+    count: c_int,
+    arguments: *const *const c_char,
+}
+
+impl Loaded {
+    /// Loads the image, whose `main` gets these words.
+    pub(crate) fn load(image: &Path, words: &[String]) -> Result<Loaded, String> {
+        if !stacks::can_set_fs() {
+            return Err("this needs a processor and a kernel with wrfsbase (Linux 5.9)".into());
+        }
+        map_page()
+            .map_err(|error| format!("cannot map the page of the instrumented code: {error}"))?;
+        *runtime().folder.borrow_mut() = image.parent().unwrap_or(Path::new("/")).into();
+        load(image)?;
+        let main = symbol(c"main").ok_or("the image has no main")?;
+        let run_main = symbol(c"sw_run_main").ok_or("the image has no support library")?;
+        // SAFETY: every C program's main can be called like this, and the support library defines
+        // the function that does.
+        let (main, run_main) = unsafe {
+            let main = std::mem::transmute::<*mut c_void, Main>(main);
+            (main, std::mem::transmute::<*mut c_void, RunMain>(run_main))
+        };
+        let arguments = put_arguments(words)
+            .map_err(|error| format!("no memory for the arguments: {error}"))?;
+        Ok(Loaded { main, run_main, count: words.len() as c_int, arguments })
+    }
+
+    /// Runs the program; its accesses count from now on, or from where it says so.
+    pub(crate) fn run(&self, is_on: bool) -> ! {
+        if is_on {
+            runtime().is_on.set(true);
+            clear_counters();
+        }
+        (self.run_main)(self.main, self.count, self.arguments, environment())
+    }
 }
 
 /// Ends the process: no thread of the program can go on.

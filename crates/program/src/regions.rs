@@ -33,6 +33,13 @@ pub(crate) struct Pool {
     pub(crate) offset: u64,
 }
 
+impl Pool {
+    /// Whether it has this byte of its file.
+    pub(crate) fn has(&self, offset: u64) -> bool {
+        (self.offset..self.offset + self.bytes).contains(&offset)
+    }
+}
+
 /// Where the next mapping goes, and the pools.
 struct Regions {
     pools: RefCell<Vec<Pool>>,
@@ -133,7 +140,8 @@ pub(crate) fn map(
     }
     if let Some((file, path)) = described {
         let pool = Pool { path, file, at, bytes: length, offset: offset as u64 };
-        regions.pools.borrow_mut().push(pool);
+        regions.pools.borrow_mut().push(pool.clone());
+        crate::explore::overlay(&pool);
     }
     at as i64
 }

@@ -1,5 +1,6 @@
 //! What the process that runs a program is asked, and what it answers: files of JSON.
 
+use crate::explore::Serving;
 use seawall_memory::Fence;
 use seawall_sim::{Counters, Cycle, Stalls};
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,16 @@ pub enum Judge {
     },
     /// The recording of the run: what is left must be a consistent cut of it.
     Cuts,
+}
+
+/// What a process is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Asked {
+    /// One run on a simulated machine.
+    Run(Request),
+    /// Many runs, for an exploration.
+    Explore(Serving),
 }
 
 /// One run of a program.
@@ -177,6 +188,8 @@ pub struct Place {
 pub enum Answer {
     /// It ran to its end.
     Ran(Box<Ran>),
+    /// Nothing more is asked.
+    Served,
     /// It could not.
     Failed {
         /// Why: what the program does.

@@ -8,7 +8,7 @@
 use crate::locals::ThreadLocals;
 use crate::machine::Machine;
 use crate::parts::Part;
-use crate::request::{Fences, Persistent};
+use crate::request::{Answer, Fences, Persistent};
 use crate::stacks;
 use crate::unseen::Unseen;
 use std::cell::{Cell, RefCell};
@@ -140,6 +140,8 @@ pub(crate) struct Runtime {
     pub(crate) locals: RefCell<Vec<ThreadLocals>>,
     /// Where the answer goes.
     pub(crate) answer: RefCell<PathBuf>,
+    /// Who answers instead, where many runs are asked for.
+    pub(crate) tells: Cell<Option<fn(&Answer) -> bool>>,
 }
 
 /// A static of the one OS thread that runs the program.
@@ -173,6 +175,7 @@ pub(crate) fn runtime() -> &'static Runtime {
         folder: RefCell::default(),
         locals: RefCell::default(),
         answer: RefCell::default(),
+        tells: Cell::new(None),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Starts the process for one run of a program, waits for it, and cleans up whatever happens.
 
-use crate::request::{ANSWER, Answer, Place, REQUEST, Ran, Request};
+use crate::request::{ANSWER, Answer, Asked, Place, REQUEST, Ran, Request};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The most of what a program said that a message repeats, in bytes.
 const SAID_MAX: u64 = 400;
 /// Room for the thread-local variables of programs, which come after the start of the process.
-const TUNABLES: &str = "glibc.rtld.optional_static_tls=4194304";
+pub(crate) const TUNABLES: &str = "glibc.rtld.optional_static_tls=4194304";
 
 /// Why a program could not be run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,8 @@ pub struct Run {
 pub fn run(run: &Run, stop: &AtomicBool) -> Result<Ran, ProgramError> {
     let folder = &run.request.folder;
     let io = |what: String| move |error| ProgramError::Io { what, error };
-    let text = serde_json::to_string(&run.request).expect("a request is plain data");
+    let text =
+        serde_json::to_string(&Asked::Run(run.request.clone())).expect("a request is plain data");
     std::fs::write(folder.join(REQUEST), text)
         .map_err(io(format!("cannot write to {}", folder.display())))?;
     let mut child = Server(start(run).map_err(io("cannot start the process of a program".into()))?);
@@ -106,14 +107,14 @@ pub fn run(run: &Run, stop: &AtomicBool) -> Result<Ran, ProgramError> {
         Some(Answer::Failed { what, places }) => {
             Err(ProgramError::Failed { program: program(run), what, places })
         }
-        None => {
+        Some(Answer::Served) | None => {
             Err(ProgramError::Ended { program: program(run), how: how(status), said: said(run) })
         }
     }
 }
 
 /// A process that is killed, with all that it started, when nobody waits for it any more.
-struct Server(Child);
+pub(crate) struct Server(pub(crate) Child);
 
 impl Drop for Server {
     fn drop(&mut self) {

@@ -23,21 +23,26 @@ pub(crate) fn sweep(thread: &Thread) {
         }
     }
     for pool in regions::pools() {
-        for page in (pool.at..pool.at + pool.bytes).step_by(PAGE as usize) {
-            if pages().known(page).is_none() && is_written(page) {
+        for page in written(pool.at, pool.bytes) {
+            if pages().known(page).is_none() {
                 runtime.unseen.note(page, 0);
             }
         }
     }
 }
 
-/// Whether a page of a private mapping of a file is no longer the file's.
-fn is_written(page: u64) -> bool {
+/// The pages of a private mapping of a file that are no longer the file's.
+fn written(at: u64, bytes: u64) -> Vec<u64> {
     const PRESENT: u64 = 1 << 63;
     const OF_FILE: u64 = 1 << 61;
-    let mut entry = [0; 8];
+    let mut entries = vec![0; (bytes / PAGE * 8) as usize];
     let read = File::open("/proc/self/pagemap")
-        .and_then(|file| file.read_exact_at(&mut entry, page / PAGE * 8));
-    let entry = u64::from_le_bytes(entry);
-    read.is_ok() && entry & PRESENT != 0 && entry & OF_FILE == 0
+        .and_then(|file| file.read_exact_at(&mut entries, at / PAGE * 8));
+    if read.is_err() {
+        return Vec::new();
+    }
+    let entries = entries.as_chunks::<8>().0.iter().map(|entry| u64::from_le_bytes(*entry));
+    let pages = (at..).step_by(PAGE as usize).zip(entries);
+    let written = pages.filter(|(_, entry)| entry & PRESENT != 0 && entry & OF_FILE == 0);
+    written.map(|(page, _)| page).collect()
 }

@@ -205,7 +205,7 @@ pub(crate) fn unlock(thread: &Thread, at: u64, bytes: usize) {
     }
     let is_pm = pages().page(thread, at).is_pm;
     runtime().count_stores(has_changed.into(), is_pm);
-    thread.machine().unlock(at, bytes, has_changed.then_some(new));
+    thread.through(|machine| machine.unlock(at, bytes, has_changed.then_some(new)));
 }
 
 /// Ends the patches of the thread's last load, but for what it has itself stored since: these

@@ -56,6 +56,9 @@ const OPTIONS: [&str; 5] = ["-O2", "-std=gnu11", "-fno-builtin", "-fPIC", "-pthr
 /// Clang does not know it: there, `-fno-builtin` is enough.
 const GCC_ONLY: &str = "-fno-tree-loop-distribute-patterns";
 
+/// Its code is a section of its own, whose ends `region.c` knows.
+const TOGETHER: &str = "SECTIONS { seawall_support : { *(.text .text.*) } }";
+
 /// The object of the support library; it may be a new file in `folder`.
 pub(super) fn object(
     compiler: &Compiler,
@@ -95,7 +98,10 @@ fn build(compiler: &Compiler, instrument: Instrument, folder: &Path) -> Result<P
     let arguments = Arguments::parse(options);
     let second = Second { compiler, arguments: &arguments, instrument, input: None };
     let object = folder.join("support.o");
-    let mut words: Vec<OsString> = vec!["-r".into(), "-nostdlib".into(), "-o".into()];
+    let script = folder.join("support.ld");
+    fs::write(&script, TOGETHER).map_err(CcError::file(&script))?;
+    let mut words: Vec<OsString> = vec!["-r".into(), "-nostdlib".into()];
+    words.extend(["-Wl,-T".into(), script.into(), "-o".into()]);
     words.push(object.clone().into());
     for (name, _) in SUPPORT.iter().filter(|(name, _)| name.ends_with(".c")) {
         let parts = folder.join(format!("{name}.d"));
@@ -133,7 +139,7 @@ fn cache_folder() -> Option<PathBuf> {
 fn digest(compiler: &Compiler) -> u64 {
     let mut hasher = DefaultHasher::new();
     SUPPORT.hash(&mut hasher);
-    (OPTIONS, GCC_ONLY).hash(&mut hasher);
+    (OPTIONS, GCC_ONLY, TOGETHER).hash(&mut hasher);
     (compiler.language == Language::C, compiler.words()).hash(&mut hasher);
     for program in [env::current_exe().ok(), in_path(&compiler.words()[0])] {
         let program = program.and_then(|program| program.canonicalize().ok());

@@ -1,0 +1,24 @@
+//! Explores compiled programs: their runs are recorded, and their recovery runs on crash images, in
+//! processes of their own.
+//!
+//! A server loads the program once and forks for each run, so every run finds the process as it was
+//! before `main`. The program's accesses go through the recording machine of
+//! [`seawall_explore`]; of a run its trace comes back, of a recovery what it did to persistent
+//! memory, which is then done to the image that it was asked about. So the search knows what
+//! recovery read, and nothing in it depends on where recovery ran.
+//!
+//! Persistent memory is numbered by the pages of pools that the program stores to; pages that it
+//! only reads are the same in every image. They are found by trying.
+
+mod client;
+mod explored;
+mod machine;
+mod server;
+mod space;
+mod template;
+mod wire;
+
+pub use explored::{ExploreProgram, Explored, Half, Lines};
+pub(crate) use server::serve;
+pub(crate) use space::overlay;
+pub(crate) use wire::Serving;

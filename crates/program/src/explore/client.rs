@@ -1,0 +1,155 @@
+//! The servers of an exploration, from the side that asks.
+
+use super::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
+use crate::request::{ANSWER, Answer, Asked, REQUEST};
+use crate::spawn::{ProgramError, Server as Guard, TUNABLES};
+use std::fs;
+use std::io::{self, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Threads that a program may run at a time.
+pub(crate) const THREADS: usize = 16;
+
+/// A process that has loaded the program.
+pub(crate) struct Server {
+    asked: ChildStdin,
+    told: BufReader<ChildStdout>,
+    modules: Vec<Module>,
+    folder: PathBuf,
+    _process: Guard,
+}
+
+impl Server {
+    /// Starts it; `folder` is its own.
+    pub(crate) fn start(
+        command: &[PathBuf],
+        serving: &Serving,
+        folder: &Path,
+    ) -> Result<Server, ProgramError> {
+        let io = |error| failed("cannot start the process of a program", error);
+        let request = Asked::Explore(serving.clone());
+        let text = serde_json::to_string(&request).expect("a request is plain data");
+        fs::create_dir_all(&serving.folder).map_err(io)?;
+        fs::write(folder.join(REQUEST), text).map_err(io)?;
+        let (server, words) = command.split_first().expect("a server has a program");
+        let mut child = Command::new(server)
+            .args(words)
+            .arg(folder)
+            .env("GLIBC_TUNABLES", TUNABLES)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(io)?;
+        let streams = child.stdin.take().zip(child.stdout.take());
+        let (asked, told) = streams.expect("both are pipes");
+        let told = BufReader::new(told);
+        let (modules, folder, _process) = (Vec::new(), folder.to_owned(), Guard(child));
+        let mut server = Server { asked, told, modules, folder, _process };
+        match server.read()? {
+            Reply::Ready(modules) => server.modules = modules,
+            Reply::Done(_) => return Err(server.is_gone()),
+        }
+        Ok(server)
+    }
+
+    /// Has one thing done.
+    pub(crate) fn ask(&mut self, task: &Task) -> Result<Done, ProgramError> {
+        write_frame(&mut self.asked, task).map_err(|_| self.is_gone())?;
+        match self.read()? {
+            Reply::Done(done) => Ok(*done),
+            Reply::Ready(_) => Err(self.is_gone()),
+        }
+    }
+
+    pub(crate) fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    fn read(&mut self) -> Result<Reply, ProgramError> {
+        match read_frame(&mut self.told) {
+            Ok(Some(reply)) => Ok(reply),
+            Ok(None) => Err(self.is_gone()),
+            Err(error) => Err(failed("cannot read what a program's process answers", error)),
+        }
+    }
+
+    /// Why it does not answer.
+    fn is_gone(&self) -> ProgramError {
+        let answer = fs::read(self.folder.join(ANSWER)).ok();
+        let what = match answer.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+            Some(Answer::Failed { what, .. }) => what,
+            _ => "it has ended".to_owned(),
+        };
+        failed("the process of a program does not answer", io::Error::other(what))
+    }
+}
+
+pub(crate) fn failed(what: &str, error: io::Error) -> ProgramError {
+    ProgramError::Io { what: what.to_owned(), error }
+}
+
+/// Servers that are lent to the threads of a search.
+pub(crate) struct Servers {
+    idle: Mutex<Vec<Server>>,
+    is_back: Condvar,
+    modules: Vec<Module>,
+}
+
+impl Servers {
+    /// So many; at least one.
+    pub(crate) fn start(
+        number: usize,
+        mut start: impl FnMut(usize) -> Result<Server, ProgramError>,
+    ) -> Result<Servers, ProgramError> {
+        let servers: Result<Vec<Server>, ProgramError> = (0..number).map(&mut start).collect();
+        let servers = servers?;
+        let modules = servers[0].modules().to_vec();
+        Ok(Servers { idle: Mutex::new(servers), is_back: Condvar::new(), modules })
+    }
+
+    /// Has one thing done by the first server that is idle.
+    pub(crate) fn ask(&self, task: &Task) -> Result<Done, ProgramError> {
+        let mut idle = self.idle();
+        let mut server = loop {
+            match idle.pop() {
+                Some(server) => break server,
+                None => idle = self.is_back.wait(idle).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        drop(idle);
+        let done = server.ask(task);
+        self.idle().push(server);
+        self.is_back.notify_one();
+        done
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Server>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The module that has an address, and the offset in it.
+    pub(crate) fn module_of(&self, address: u64) -> Option<(&Path, u64)> {
+        let holds = |module: &&Module| (module.at..module.at + module.bytes).contains(&address);
+        let module = self.modules.iter().find(holds)?;
+        Some((&module.path, address - module.base))
+    }
+}
+
+impl End {
+    /// What the program did, after its name.
+    pub(crate) fn in_words(&self, seconds: u64) -> String {
+        match self {
+            End::Exit(code) => format!("returned {code}"),
+            End::Failed(what, _) => what.clone(),
+            End::Signal(libc::SIGXCPU | libc::SIGALRM | libc::SIGKILL) => {
+                format!("did not end within {seconds} s")
+            }
+            End::Signal(signal) => format!("was ended by signal {signal}"),
+        }
+    }
+}

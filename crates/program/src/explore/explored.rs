@@ -1,0 +1,467 @@
+//! A compiled program that can be explored: its runs, and its recovery on images.
+
+use super::client::{Server, Servers, THREADS, failed};
+use super::template::copy_all;
+use super::wire::{Access, Did, Done, End, PoolPage, Serving, Task};
+use crate::request::{Fences, From, PAGE, Place};
+use crate::spawn::ProgramError;
+use seawall_cc::SUPPORT_FOLDER;
+use seawall_explore::{CrashImage, Schedule, Site, SourceLine, Trace, Turns};
+use seawall_memory::{Addr, Memory, Width};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Times that pages are looked for before the exploration begins.
+const ROUNDS: usize = 20;
+/// Memory of a run of which nothing is known yet, in bytes.
+const DRAM_BYTES: u64 = 64 << 20;
+/// Memory that a run may need beyond what was seen, in bytes.
+const DRAM_MORE: u64 = 256 << 10;
+/// Bytes of a small pool.
+const SMALL_BYTES: u64 = 2 << 20;
+/// Characters of what a check printed that a message repeats.
+const SAID_SHOWN: usize = 200;
+
+/// A command of a program that `seawall cc` compiled.
+#[derive(Clone, Debug)]
+pub struct Half {
+    /// Its instrumented image.
+    pub image: PathBuf,
+    /// Its words; `{pool}` stands for the pool.
+    pub words: Vec<String>,
+}
+
+/// What is to be explored.
+#[derive(Clone, Debug)]
+pub struct ExploreProgram {
+    /// The program.
+    pub program: Half,
+    /// The check, which ends with 0 if the pool is sound.
+    pub check: Half,
+    /// What a fence asks.
+    pub fences: Fences,
+    /// When recording begins.
+    pub from: From,
+    /// What it reads from standard input.
+    pub input: Option<PathBuf>,
+    /// The command that serves requests, before the folder of one.
+    pub server: Vec<PathBuf>,
+    /// A folder for files.
+    pub folder: PathBuf,
+    /// The folder with the pools as they are before each run; it may be empty.
+    pub before: PathBuf,
+    /// Seconds of processor time that one run, or one recovery, may take.
+    pub seconds: u64,
+    /// Runs, and recoveries, that are made at once.
+    pub servers: usize,
+}
+
+/// Names instructions: the lines of these offsets in a module.
+pub type Lines = Box<dyn Fn(&Path, &[u64]) -> Vec<SourceLine> + Send + Sync>;
+
+/// A program whose runs can be recorded.
+pub struct Explored {
+    how: ExploreProgram,
+    runs: Servers,
+    checks: Servers,
+    start: Arc<[u8]>,
+    threads: usize,
+    exit_code: i32,
+    lines: Lines,
+    names: Mutex<HashMap<u64, &'static SourceLine>>,
+    /// Pages that turned out to be stored to.
+    missing: Mutex<BTreeSet<PoolPage>>,
+    lacks_pages: AtomicBool,
+    pages: Vec<PoolPage>,
+}
+
+impl Explored {
+    /// Runs the program and its check, to learn which memory and how many threads they use.
+    ///
+    /// # Errors
+    /// When either cannot be run, or the check refuses what the program leaves without a crash.
+    pub fn new(how: ExploreProgram, lines: Lines) -> Result<Explored, ProgramError> {
+        Explored::with_pages(how, lines, Vec::new())
+    }
+
+    fn with_pages(
+        how: ExploreProgram,
+        lines: Lines,
+        mut pages: Vec<PoolPage>,
+    ) -> Result<Explored, ProgramError> {
+        let mut lines = Some(lines);
+        for _ in 0..ROUNDS {
+            let mut tried = Tried::new(&how, &pages)?;
+            if !tried.missing.is_empty() {
+                pages.extend(std::mem::take(&mut tried.missing));
+                put_in_order(&mut pages);
+                continue;
+            }
+            let runs = how.servers_of(Role::Run, &pages, tried.dram_bytes[0], how.servers)?;
+            let checks = how.servers_of(Role::Check, &pages, tried.dram_bytes[1], how.servers)?;
+            return Ok(Explored {
+                runs,
+                checks,
+                start: tried.start,
+                threads: tried.threads,
+                exit_code: tried.exit_code,
+                lines: lines.take().expect("it is used once"),
+                names: Mutex::default(),
+                missing: Mutex::default(),
+                lacks_pages: AtomicBool::new(false),
+                pages,
+                how,
+            });
+        }
+        let what = "stores to other pages each time that it runs".to_owned();
+        Err(how.program_failed(what, Vec::new()))
+    }
+
+    /// Threads of a run, `main` included.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Pages of pools that are stored to.
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether pages turned out to be stored to that were not known: what was found is worthless,
+    /// and the exploration must be made [again](Explored::again).
+    pub fn lacks_pages(&self) -> bool {
+        self.lacks_pages.load(Ordering::Relaxed)
+    }
+
+    /// The same program, with the pages that turned out to be needed.
+    ///
+    /// # Errors
+    /// As [`new`](Explored::new).
+    pub fn again(self) -> Result<Explored, ProgramError> {
+        let missing = self.missing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.pages;
+        pages.extend(missing);
+        put_in_order(&mut pages);
+        Explored::with_pages(self.how, self.lines, pages)
+    }
+
+    /// Records a run.
+    ///
+    /// # Errors
+    /// When it does not end as the first run did.
+    pub fn record(&self, schedule: &Schedule) -> Result<Trace, ProgramError> {
+        let done = self.runs.ask(&Task::Record(schedule.clone()))?;
+        self.note_missing(&done);
+        let trace = self.how.trace_of(done, self.exit_code)?;
+        self.learn(&self.runs, trace.events().iter().map(|event| event.at));
+        Ok(trace.received(self.start.clone(), |site| self.named(site)))
+    }
+
+    /// Runs the check on an image.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn recover(&self, image: &CrashImage) -> Result<(), String> {
+        let done = match self.checks.ask(&Task::Recover(image.assumed())) {
+            Ok(done) => done,
+            Err(error) => return Err(error.to_string()),
+        };
+        self.note_missing(&done);
+        let sites = done.accesses.iter().map(|access| Site::Instruction(access.site));
+        self.learn(&self.checks, sites);
+        for access in &done.accesses {
+            self.perform(image, access)?;
+        }
+        self.verdict(&done)
+    }
+
+    /// Whether the recovery says that the image is sound.
+    fn verdict(&self, done: &Done) -> Result<(), String> {
+        if !done.unseen.is_empty() {
+            let (place, _) = &done.unseen[0];
+            return Err(format!("recovery stores to {place} by code that was not compiled for it"));
+        }
+        let said = last_line(&done.said);
+        match &done.end {
+            End::Exit(0) => Ok(()),
+            End::Exit(code) if said.is_empty() => Err(format!("the check returned {code}")),
+            End::Exit(code) => Err(format!("the check returned {code}: {said}")),
+            end => {
+                let place = match end {
+                    End::Failed(_, places) => self.place(places),
+                    _ => String::new(),
+                };
+                Err(format!("recovery {}{place}", end.in_words(self.how.seconds)))
+            }
+        }
+    }
+
+    /// Where a thread was, as the end of a message.
+    fn place(&self, places: &[Place]) -> String {
+        let Some(callers) = places.first().map(|place| &place.callers[..]) else {
+            return String::new();
+        };
+        let lines = (self.lines)(&self.how.check.image, callers);
+        let is_own = |line: &&SourceLine| line.line > 0 && !line.file.starts_with(SUPPORT_FOLDER);
+        let known: Vec<String> = lines.iter().filter(is_own).map(shown).collect();
+        if known.is_empty() { String::new() } else { format!(", at {}", known.join(" < ")) }
+    }
+
+    fn note_missing(&self, done: &Done) {
+        if !done.missing.is_empty() {
+            lock(&self.missing).extend(done.missing.iter().cloned());
+            self.lacks_pages.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Looks up the lines of sites that were not met before.
+    fn learn(&self, servers: &Servers, sites: impl Iterator<Item = Site>) {
+        let mut new: HashMap<&Path, Vec<(u64, u64)>> = HashMap::new();
+        let mut names = lock(&self.names);
+        for site in sites {
+            let Site::Instruction(address) = site else { continue };
+            if names.contains_key(&address) {
+                continue;
+            }
+            names.insert(address, &UNKNOWN);
+            if let Some((module, offset)) = servers.module_of(address) {
+                new.entry(module).or_default().push((address, offset));
+            }
+        }
+        for (module, addresses) in new {
+            let offsets: Vec<u64> = addresses.iter().map(|(_, offset)| *offset).collect();
+            for ((address, _), line) in addresses.into_iter().zip((self.lines)(module, &offsets)) {
+                names.insert(address, Box::leak(Box::new(line)));
+            }
+        }
+    }
+
+    fn named(&self, site: Site) -> Site {
+        match site {
+            Site::Instruction(address) => {
+                let line = lock(&self.names).get(&address).copied();
+                Site::Source(address, line.unwrap_or(&UNKNOWN))
+            }
+            other => other,
+        }
+    }
+
+    /// Does to the image what recovery did.
+    fn perform(&self, image: &CrashImage, access: &Access) -> Result<(), String> {
+        image.at(self.named(Site::Instruction(access.site)));
+        match access.did {
+            Did::Read(at, width, value) => {
+                let found = image.load_bits(at, width);
+                if found != value {
+                    return Err(format!(
+                        "recovery read {value:#x} at {at} of an image that has {found:#x} there: \
+                         this is a bug of seawall"
+                    ));
+                }
+            }
+            Did::Wrote(at, width, value) => image.store_bits(at, width, value),
+            Did::WroteBits(at, mask, value) => {
+                let old = image.load_bits(at, Width::B8);
+                image.store_bits(at, Width::B8, old & !mask | value & mask);
+            }
+            Did::Streamed(at, bytes, value) => {
+                image.write_nt(at, &value.to_le_bytes()[..usize::from(bytes)]);
+            }
+            Did::Locked(at, value) => drop(image.swap(at, value)),
+            Did::Flushed(at) => image.flush(at, 64),
+            Did::Fenced(fence) => image.fence(fence),
+        }
+        Ok(())
+    }
+}
+
+static UNKNOWN: SourceLine = SourceLine { file: String::new(), line: 0 };
+
+fn shown(line: &SourceLine) -> String {
+    format!("{}:{}", line.file, line.line)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn last_line(said: &str) -> String {
+    said.lines().last().unwrap_or_default().chars().take(SAID_SHOWN).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Run,
+    Check,
+}
+
+impl ExploreProgram {
+    fn servers_of(
+        &self,
+        role: Role,
+        pages: &[PoolPage],
+        dram_bytes: u64,
+        number: usize,
+    ) -> Result<Servers, ProgramError> {
+        Servers::start(number, |n| self.server(role, n, pages, dram_bytes))
+    }
+
+    fn server(
+        &self,
+        role: Role,
+        number: usize,
+        pages: &[PoolPage],
+        dram_bytes: u64,
+    ) -> Result<Server, ProgramError> {
+        let (name, half, template) = match role {
+            Role::Run => ("run", &self.program, self.before.clone()),
+            Role::Check => ("check", &self.check, self.after()),
+        };
+        let folder = self.folder.join(format!("{name}-{number:04}"));
+        let pools = folder.join("files");
+        let pool = pools.join("pool").display().to_string();
+        let serving = Serving {
+            image: half.image.clone(),
+            arguments: half.words.iter().map(|word| word.replace("{pool}", &pool)).collect(),
+            fences: self.fences,
+            from: if role == Role::Run { self.from } else { From::Start },
+            folder: pools,
+            template,
+            input: self.input.clone().filter(|_| role == Role::Run),
+            said: folder.join("said"),
+            pages: pages.to_vec(),
+            dram_bytes,
+            seconds: self.seconds,
+        };
+        fs::create_dir_all(&folder).map_err(|error| failed("cannot make a folder", error))?;
+        Server::start(&self.server, &serving, &folder)
+    }
+
+    /// The folder with the pools' files as a run leaves them: their stores are in none.
+    fn after(&self) -> PathBuf {
+        self.folder.join("after")
+    }
+
+    fn program_failed(&self, what: String, places: Vec<Place>) -> ProgramError {
+        ProgramError::Failed { program: self.program.words.join(" "), what, places }
+    }
+
+    /// The trace of a run that ended as it should.
+    fn trace_of(&self, done: Done, exit_code: i32) -> Result<Trace, ProgramError> {
+        let Done { end, trace, unseen, said, .. } = done;
+        if let Some((place, site)) = unseen.first() {
+            let more = unseen.len();
+            let what = format!(
+                "changes {more} words of persistent memory by code that `seawall cc` did not \
+                 compile, first {place}, found by the instruction at {site:#x}: a crash could not \
+                 lose or reorder such stores; compile that code, too"
+            );
+            return Err(self.program_failed(what, Vec::new()));
+        }
+        match (end, trace) {
+            (End::Exit(code), Some(trace)) if code == exit_code => Ok(trace),
+            (End::Failed(what, places), _) => Err(self.program_failed(what, places)),
+            (end, _) => {
+                let said = match last_line(&said) {
+                    said if said.is_empty() => said,
+                    said => format!(": {said}"),
+                };
+                let what = format!("{}{said}", end.in_words(self.seconds));
+                Err(self.program_failed(what, Vec::new()))
+            }
+        }
+    }
+}
+
+/// What a first run and its check show.
+struct Tried {
+    start: Arc<[u8]>,
+    threads: usize,
+    exit_code: i32,
+    /// Bytes of memory that a run may need, and its check.
+    dram_bytes: [u64; 2],
+    missing: Vec<PoolPage>,
+}
+
+/// Pages by file and offset; those of one small file without gaps, so that addresses are offsets in
+/// it.
+fn put_in_order(pages: &mut Vec<PoolPage>) {
+    pages.sort();
+    pages.dedup();
+    if let [first, .., last] | [first @ last] = &pages[..]
+        && first.file == last.file
+        && last.offset < SMALL_BYTES
+    {
+        let file = first.file.clone();
+        let offsets = (0..=last.offset).step_by(PAGE as usize);
+        *pages = offsets.map(|offset| PoolPage { file: file.clone(), offset }).collect();
+    }
+}
+
+/// Bytes that may be needed where so many were.
+fn with_more(bytes: u64) -> u64 {
+    (2 * bytes + DRAM_MORE).next_multiple_of(PAGE)
+}
+
+impl Tried {
+    fn new(how: &ExploreProgram, pages: &[PoolPage]) -> Result<Tried, ProgramError> {
+        let io = |error: io::Error| failed("cannot keep the files of a run", error);
+        let mut server = how.server(Role::Run, 0, pages, DRAM_BYTES)?;
+        let turns = Turns::Chosen(Vec::new());
+        let schedule = Schedule { threads: THREADS, turns, ..Schedule::default() };
+        let done = server.ask(&Task::Record(schedule))?;
+        let exit_code = match done.end {
+            End::Exit(code) => code,
+            _ => 0,
+        };
+        let threads = done.threads.max(1);
+        let mut dram_bytes = [with_more(done.dram_bytes), DRAM_BYTES];
+        let mut missing = done.missing.clone();
+        let trace = how.trace_of(done, exit_code)?;
+        let files = how.folder.join("run-0000").join("files");
+        if how.after().exists() {
+            fs::remove_dir_all(how.after()).map_err(io)?;
+        }
+        copy_all(&files, &how.after()).map_err(io)?;
+        let start = contents(&how.after(), pages).map_err(io)?;
+        if missing.is_empty() {
+            let mut server = how.server(Role::Check, 0, pages, DRAM_BYTES)?;
+            let last: HashMap<u64, u64> = trace.last_words().collect();
+            let words = last.into_iter().map(|(word, value)| (Addr::pm(8 * word), value));
+            let done = server.ask(&Task::Recover(words.collect()))?;
+            missing.extend(done.missing.clone());
+            dram_bytes[1] = with_more(done.dram_bytes);
+            if missing.is_empty() && done.end != End::Exit(0) {
+                let said = last_line(&done.said);
+                let end = done.end.in_words(how.seconds);
+                return Err(ProgramError::Failed {
+                    program: how.check.words.join(" "),
+                    what: format!("{end} on what the program leaves without a crash: {said}"),
+                    places: Vec::new(),
+                });
+            }
+        }
+        Ok(Tried { start, threads, exit_code, dram_bytes, missing })
+    }
+}
+
+/// What is in these pages of files: zeros where a file is shorter.
+fn contents(folder: &Path, pages: &[PoolPage]) -> io::Result<Arc<[u8]>> {
+    let mut bytes = vec![0; pages.len().max(1) * PAGE as usize];
+    for (page, into) in pages.iter().zip(bytes.chunks_exact_mut(PAGE as usize)) {
+        let file = File::open(folder.join(&page.file))?;
+        let mut done = 0;
+        while done < into.len() {
+            match file.read_at(&mut into[done..], page.offset + done as u64)? {
+                0 => break,
+                read => done += read,
+            }
+        }
+    }
+    Ok(bytes.into())
+}

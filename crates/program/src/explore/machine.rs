@@ -1,0 +1,192 @@
+//! The recording machine in addresses of the host.
+
+use super::server;
+use super::space::{Space, space};
+use super::wire::Did;
+use crate::failure::fail;
+use crate::machine::Machine;
+use crate::request::PAGE;
+use crate::stacks;
+use seawall_explore::Traced;
+use seawall_memory::{Addr, Fence, Memory, Width};
+use std::cell::Cell;
+
+/// One thread's view.
+pub(crate) struct Recording<'a> {
+    memory: &'a Traced<'a>,
+    space: &'static Space,
+    nanoseconds: Cell<u64>,
+}
+
+/// From one look at the clock to the next: time passes, but nothing takes time.
+const TICK_NANOSECONDS: u64 = 1_000_000;
+
+impl<'a> Recording<'a> {
+    pub(crate) fn new(memory: &'a Traced<'a>) -> Recording<'a> {
+        Recording { memory, space: space(), nanoseconds: Cell::new(0) }
+    }
+
+    /// The machine, told which instruction calls it.
+    fn by_instruction(&self) -> &Traced<'a> {
+        if server::is_late() {
+            fail(&format!("did not end within {} s", self.space.seconds()));
+        }
+        self.memory.at_instruction(self.space.site());
+        self.memory
+    }
+
+    /// Where a thread waits to be woken: a word of the first page.
+    fn bell(&self, core: usize) -> Addr {
+        Addr::dram(64 * core as u64)
+    }
+
+    fn store_masked(&self, at: u64, mask: u64, value: u64) {
+        self.space.note_store(at);
+        let to = self.space.place(at);
+        self.space.log(match mask {
+            u64::MAX => Did::Wrote(to, Width::B8, value),
+            _ => Did::WroteBits(to, mask, value),
+        });
+        self.by_instruction().store_bits_of(to, mask, value);
+    }
+}
+
+impl Machine for Recording<'_> {
+    fn map(&self, page: u64, is_pm: bool, contents: &[u8]) {
+        let at = self.space.add(page, is_pm);
+        let words = contents.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        self.memory.fill(at, words);
+    }
+
+    fn load(&self, at: u64, width: Width) -> u64 {
+        let from = self.space.place(at);
+        let value = self.by_instruction().load_bits(from, width);
+        self.space.log(Did::Read(from, width, value));
+        value
+    }
+
+    fn load_words(&self, at: u64, into: &mut [u64]) {
+        for (at, into) in (at..).step_by(8).zip(into) {
+            *into = self.load(at, Width::B8);
+        }
+    }
+
+    fn store(&self, at: u64, width: Width, value: u64) {
+        self.space.note_store(at);
+        let to = self.space.place(at);
+        self.space.log(Did::Wrote(to, width, value));
+        self.by_instruction().store_bits(to, width, value);
+    }
+
+    fn store_words(&self, at: u64, words: &[u64], masks: &[u64]) {
+        for (at, (word, mask)) in (at..).step_by(8).zip(words.iter().zip(masks)) {
+            self.store_masked(at, *mask, *word);
+        }
+    }
+
+    fn stream(&self, at: u64, bytes: &[u8]) {
+        self.space.note_store(at);
+        let to = self.space.place(at);
+        let mut done = 0;
+        while done < bytes.len() {
+            let start = to.plus(done as u64);
+            let most = (8 - start.offset() % 8) as usize;
+            let part = &bytes[done..bytes.len().min(done + most)];
+            let value = part.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+            self.space.log(Did::Streamed(start, part.len() as u8, value));
+            done += part.len();
+        }
+        self.by_instruction().write_nt(to, bytes);
+    }
+
+    fn lock(&self, at: u64, bytes: usize) -> [u64; 2] {
+        let (from, words) = self.words(at, bytes);
+        let found = self.by_instruction().lock(from, words);
+        for (n, value) in found.iter().take(words).enumerate() {
+            self.space.log(Did::Read(from.plus(8 * n as u64), Width::B8, *value));
+        }
+        found
+    }
+
+    fn unlock(&self, at: u64, bytes: usize, new: Option<[u64; 2]>) {
+        let (to, words) = self.words(at, bytes);
+        // Compilers use a locked instruction on the stack, which changes nothing, as a fence.
+        if new.is_none() && stacks::end_of(at) != at {
+            return self.full_fence();
+        }
+        if let Some(new) = new {
+            self.space.note_store(at);
+            for (n, value) in new.iter().take(words).enumerate() {
+                self.space.log(Did::Locked(to.plus(8 * n as u64), *value));
+            }
+        }
+        self.by_instruction().unlock(to, words, new);
+    }
+
+    fn flush(&self, line: u64) {
+        if !self.space.is_unlisted(line) {
+            let at = self.space.place(line);
+            self.space.log(Did::Flushed(at));
+            self.by_instruction().flush(at, 64);
+        }
+    }
+
+    fn fence(&self, fence: Fence) {
+        self.space.log(Did::Fenced(fence));
+        self.by_instruction().fence(fence);
+    }
+
+    fn full_fence(&self) {
+        self.by_instruction().full_fence();
+    }
+
+    fn work(&self, _: u64) {}
+
+    fn frame(&self, _: u64, _: u32, _: u32, _: u64) {}
+
+    fn wait_while(&self, at: u64, value: u64) -> u64 {
+        self.by_instruction().spin_while(self.space.place(at), value)
+    }
+
+    fn output(&self, number: u64) {
+        self.by_instruction().output(number);
+    }
+
+    fn nanoseconds(&self) -> u64 {
+        let now = self.nanoseconds.get() + TICK_NANOSECONDS;
+        self.nanoseconds.set(now);
+        now
+    }
+
+    fn cores(&self) -> usize {
+        self.memory.threads()
+    }
+
+    fn park(&self) {
+        let bell = self.bell(self.memory.thread());
+        self.memory.spin_while(bell, 0);
+        self.memory.store_bits(bell, Width::B8, 0);
+    }
+
+    fn unpark(&self, core: usize) {
+        self.by_instruction().store_bits(self.bell(core), Width::B8, 1);
+    }
+
+    fn begin_region(&self) {}
+
+    fn end_region(&self) {}
+
+    fn end(&self) {
+        server::exited(self.memory.so_far())
+    }
+}
+
+impl Recording<'_> {
+    /// The first of the aligned words that have the bytes, and how many there are.
+    fn words(&self, at: u64, bytes: usize) -> (Addr, usize) {
+        let first = at & !7;
+        (self.space.place(first), ((at + bytes as u64 - first).div_ceil(8)) as usize)
+    }
+}
+
+const _: () = assert!(64 * crate::runtime::THREADS_MAX as u64 <= PAGE);

@@ -1,0 +1,211 @@
+//! Where the pages of a program are on the recording machine, and what recovery does to those that
+//! are persistent.
+
+use super::wire::{Access, Did, PoolPage, Serving};
+use crate::failure::fail;
+use crate::image::ProgramCode;
+use crate::pages::pages;
+use crate::regions::{self, Pool};
+use crate::request::PAGE;
+use crate::runtime::{OneThread, runtime};
+use rustc_hash::{FxHashMap, FxHashSet};
+use seawall_memory::Addr;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Accesses of one recovery to what a crash may have changed.
+const ACCESSES_MAX: usize = 1 << 20;
+
+/// The memory of the program of this process.
+pub(crate) struct Space {
+    folder: PathBuf,
+    listed: FxHashMap<PoolPage, u64>,
+    dram_bytes: u64,
+    seconds: u64,
+    /// The start of each known page on the machine.
+    known: RefCell<FxHashMap<u64, Addr>>,
+    next_dram: Cell<u64>,
+    /// Pages of pools that are not in the list, and those of them that were stored to.
+    unlisted: RefCell<FxHashMap<u64, PoolPage>>,
+    missing: RefCell<BTreeSet<PoolPage>>,
+    code: ProgramCode,
+    recovery: Option<Recovery>,
+}
+
+/// A recovery: the words that the crash left, and what was done since.
+struct Recovery {
+    words: Vec<(Addr, u64)>,
+    lines: FxHashSet<u64>,
+    accesses: RefCell<Vec<Access>>,
+}
+
+static SPACE: OneThread<Space> = OneThread(OnceCell::new());
+
+/// The space of this process, which has been set up.
+pub(crate) fn space() -> &'static Space {
+    SPACE.0.get().expect("a run has a space")
+}
+
+/// Gives a pool that has just been mapped the words that the crash left of it.
+pub(crate) fn overlay(pool: &Pool) {
+    let Some(Recovery { words, .. }) = SPACE.0.get().and_then(|space| space.recovery.as_ref())
+    else {
+        return;
+    };
+    let file = space().name(&pool.path);
+    let of_file = space().listed.iter().filter(|(page, _)| page.file == file);
+    let offsets: FxHashMap<u64, u64> = of_file.map(|(page, n)| (*n, page.offset)).collect();
+    for (at, value) in words {
+        let Some(offset) = offsets.get(&(at.offset() / PAGE)) else { continue };
+        let offset = offset + at.offset() % PAGE;
+        if pool.has(offset) {
+            // SAFETY: an aligned word of the mapping, which is private and writable, and which the
+            // program does not know yet.
+            unsafe { std::ptr::write((pool.at + offset - pool.offset) as *mut u64, *value) };
+        }
+    }
+    // Known, so that they do not count as written by somebody else.
+    for offset in offsets.values().filter(|offset| pool.has(**offset)) {
+        pages().page(runtime().thread(), pool.at + offset - pool.offset);
+    }
+}
+
+impl Space {
+    /// Sets up the space of this process.
+    pub(crate) fn set_up(serving: &Serving, words: Option<Vec<(Addr, u64)>>) {
+        let recovery = words.map(|words| Recovery {
+            lines: words.iter().map(|(at, _)| at.offset() / 64).collect(),
+            words,
+            accesses: RefCell::default(),
+        });
+        let space = Space {
+            folder: serving.folder.clone(),
+            listed: serving.pages.iter().cloned().zip(0..).collect(),
+            dram_bytes: serving.dram_bytes,
+            seconds: serving.seconds,
+            known: RefCell::default(),
+            // The first page is the machine's.
+            next_dram: Cell::new(PAGE),
+            unlisted: RefCell::default(),
+            missing: RefCell::default(),
+            code: ProgramCode::of_image(),
+            recovery,
+        };
+        assert!(SPACE.0.set(space).is_ok(), "a process has one space");
+    }
+
+    /// The instruction that the running thread has come to; its caller's, if it is one of the
+    /// support library.
+    pub(crate) fn site(&self) -> u64 {
+        let thread = runtime().thread();
+        self.code.own(thread.site.get(), thread.stack.get())
+    }
+
+    /// The name of a file: from the folder of the run on, if it is in it.
+    fn name(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(&self.folder).unwrap_or(path).into()
+    }
+
+    /// Makes a page known; returns its start on the machine.
+    pub(crate) fn add(&self, page: u64, is_pm: bool) -> Addr {
+        let of_pool = is_pm.then(|| self.page_of_pool(page)).flatten();
+        let listed = of_pool.as_ref().and_then(|page| self.listed.get(page));
+        let at = match (listed, of_pool.clone()) {
+            (Some(number), _) => Addr::pm(number * PAGE),
+            (None, of_pool) => {
+                if let Some(of_pool) = of_pool {
+                    self.unlisted.borrow_mut().insert(page, of_pool);
+                }
+                self.new_dram()
+            }
+        };
+        self.known.borrow_mut().insert(page, at);
+        at
+    }
+
+    fn new_dram(&self) -> Addr {
+        let at = self.next_dram.get();
+        if at + PAGE > self.dram_bytes {
+            fail(&format!(
+                "touches more than {} KiB of memory: give it less to do",
+                self.dram_bytes / 1024
+            ));
+        }
+        self.next_dram.set(at + PAGE);
+        Addr::dram(at)
+    }
+
+    fn page_of_pool(&self, page: u64) -> Option<PoolPage> {
+        let pools = regions::pools();
+        let pool = pools.iter().find(|pool| (pool.at..pool.at + pool.bytes).contains(&page))?;
+        let offset = pool.offset + page - pool.at;
+        Some(PoolPage { file: self.name(&pool.path), offset })
+    }
+
+    /// Where an address is on the machine; its page is known.
+    #[inline]
+    pub(crate) fn place(&self, at: u64) -> Addr {
+        let page = self.known.borrow().get(&(at / PAGE * PAGE)).copied();
+        page.expect("a page is known before it is used").plus(at % PAGE)
+    }
+
+    /// The program stores to an address.
+    pub(crate) fn note_store(&self, at: u64) {
+        if let Some(page) = self.unlisted.borrow().get(&(at / PAGE * PAGE)) {
+            self.missing.borrow_mut().insert(page.clone());
+        }
+    }
+
+    /// Whether an address is of a pool's page that nothing is known to store to.
+    pub(crate) fn is_unlisted(&self, at: u64) -> bool {
+        self.unlisted.borrow().contains_key(&(at / PAGE * PAGE))
+    }
+
+    /// Recovery did this.
+    #[inline]
+    pub(crate) fn log(&self, did: Did) {
+        let Some(recovery) = &self.recovery else { return };
+        let is_wanted = match did {
+            Did::Read(at, ..) => at.is_pm() && recovery.lines.contains(&(at.offset() / 64)),
+            Did::Wrote(at, ..)
+            | Did::WroteBits(at, ..)
+            | Did::Streamed(at, ..)
+            | Did::Locked(at, _)
+            | Did::Flushed(at) => at.is_pm(),
+            Did::Fenced(_) => true,
+        };
+        if is_wanted {
+            let site = self.site();
+            let mut accesses = recovery.accesses.borrow_mut();
+            accesses.push(Access { site, did });
+            if accesses.len() > ACCESSES_MAX {
+                drop(accesses);
+                fail("accesses persistent memory too often: it does not end");
+            }
+        }
+    }
+
+    /// Seconds that the run may take.
+    pub(crate) fn seconds(&self) -> u64 {
+        self.seconds
+    }
+
+    /// Whether the run is a recovery.
+    pub(crate) fn is_recovery(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// What recovery did.
+    pub(crate) fn accesses(&self) -> Vec<Access> {
+        self.recovery.as_ref().map_or_else(Vec::new, |recovery| recovery.accesses.take())
+    }
+
+    pub(crate) fn missing(&self) -> Vec<PoolPage> {
+        self.missing.borrow().iter().cloned().collect()
+    }
+
+    pub(crate) fn used_dram(&self) -> u64 {
+        self.next_dram.get()
+    }
+}

@@ -1,0 +1,150 @@
+//! What a server of an exploration is asked, and what it answers.
+
+use crate::request::{Fences, From, Place};
+use seawall_explore::{Schedule, Trace};
+use seawall_memory::{Addr, Fence, Width};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+/// What a server serves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Serving {
+    /// The instrumented image.
+    pub(crate) image: PathBuf,
+    /// The words of the command.
+    pub(crate) arguments: Vec<String>,
+    /// What a fence asks.
+    pub(crate) fences: Fences,
+    /// When recording begins.
+    pub(crate) from: From,
+    /// The folder of its pools, and what is in it before each run.
+    pub(crate) folder: PathBuf,
+    pub(crate) template: PathBuf,
+    /// What the program reads from standard input.
+    pub(crate) input: Option<PathBuf>,
+    /// The file for what it prints.
+    pub(crate) said: PathBuf,
+    /// The pages of pools that are persistent memory, in order.
+    pub(crate) pages: Vec<PoolPage>,
+    /// Bytes of other memory that it may touch.
+    pub(crate) dram_bytes: u64,
+    /// Seconds of processor time that a run may take.
+    pub(crate) seconds: u64,
+}
+
+/// A page of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct PoolPage {
+    /// The file, from the folder of the run on if it is in it.
+    pub(crate) file: PathBuf,
+    /// Bytes from its start.
+    pub(crate) offset: u64,
+}
+
+/// One thing to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// Record a run.
+    Record(Schedule),
+    /// Run on pools with these words.
+    Recover(Vec<(Addr, u64)>),
+}
+
+/// What a server answers.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// The program is loaded: where its modules are.
+    Ready(Vec<Module>),
+    /// A task is done.
+    Done(Box<Done>),
+}
+
+/// A module of the program, as it was loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Module {
+    pub(crate) path: PathBuf,
+    pub(crate) base: u64,
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What came of a task.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) end: End,
+    /// The recorded run.
+    pub(crate) trace: Option<Trace>,
+    /// What recovery did.
+    pub(crate) accesses: Vec<Access>,
+    /// Threads that the program has started, `main` included, at one time.
+    pub(crate) threads: usize,
+    /// Pages that it stored to and that are not in the list.
+    pub(crate) missing: Vec<PoolPage>,
+    /// Bytes of memory that is not persistent.
+    pub(crate) dram_bytes: u64,
+    /// Words of persistent memory that changed unseen: where, and the instruction that found it.
+    pub(crate) unseen: Vec<(String, u64)>,
+    /// The end of what it printed.
+    pub(crate) said: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    /// With this exit code.
+    Exit(i32),
+    /// It did this.
+    Failed(String, Vec<Place>),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// An access of recovery to persistent memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Access {
+    /// The instruction.
+    pub(crate) site: u64,
+    pub(crate) did: Did,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Did {
+    Read(Addr, Width, u64),
+    Wrote(Addr, Width, u64),
+    /// The bits of a mask, of a word.
+    WroteBits(Addr, u64, u64),
+    /// Past the caches: so many bytes of this value.
+    Streamed(Addr, u8, u64),
+    Locked(Addr, u64),
+    Flushed(Addr),
+    Fenced(Fence),
+}
+
+/// Bytes that an answer may have.
+const FRAME_MAX: u64 = 1 << 32;
+
+/// Writes a message with its length.
+pub(crate) fn write_frame(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    to.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    to.write_all(&bytes)?;
+    to.flush()
+}
+
+/// Reads a message; `None` at the end.
+pub(crate) fn read_frame<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 8];
+    match from.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let length = u64::from_le_bytes(length);
+    if length > FRAME_MAX {
+        return Err(io::Error::other("a message that is too long"));
+    }
+    let mut bytes = vec![0; length as usize];
+    from.read_exact(&mut bytes)?;
+    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
+}
