@@ -73,6 +73,19 @@ impl Place {
         if code == 2 { err } else { out }
     }
 
+    /// Explores a persistent program, with so many threads and operations.
+    fn explore(
+        &self,
+        code: i32,
+        (name, numbers, flaw): (&str, &str, u32),
+        more: &[&str],
+    ) -> String {
+        let program = format!("./{name} run {{pool}} {numbers} {flaw}");
+        let check = format!("./{name} check {{pool}} {flaw}");
+        let words = ["explore", "--program", &program, "--check", &check, "--seconds", "120"];
+        self.run(code, &[&words[..], more].concat())
+    }
+
     /// Crashes a persistent program under one design.
     fn crash(&self, code: i32, (name, flaw): (&str, u32), design: &str, more: &[&str]) -> String {
         let program = format!("./{name} run {{pool}} 4 60 {flaw}");
@@ -132,6 +145,74 @@ fn planted_bugs_are_found_by_crashes_and_right_programs_survive() {
         assert!(broken.contains("BROKEN under clwb"), "{broken}");
         place.crash(0, (name, 1), "lbpp", &["--crashes", "60", "--fence", "drain"]);
     }
+}
+
+#[test]
+fn explorations_find_planted_bugs_and_name_the_lines_of_the_source() {
+    if without_gcc("explorations_find_planted_bugs_and_name_the_lines_of_the_source") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("hash.c").compile("undo.c");
+    let line = line_of("hash.c", "->sum = ");
+    let found = place.explore(1, ("hash", "1 8", 1), &["--models", "px86"]);
+    assert!(found.contains(&format!("hash.c:{line}; not flushed by then")), "{found}");
+    assert!(found.contains("recovery, up to the failure"), "{found}");
+    let repeat = found.lines().find_map(|line| line.split_once("repeat: seawall ")).unwrap().1;
+    let words = shlex::split(repeat).unwrap();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let again = place.run(1, &words);
+    assert!(again.contains(&format!("hash.c:{line}")), "{again}");
+    // A fence is missing; recovery forgets a step; power fails in recovery.
+    for (name, flaw) in [("hash", 2), ("undo", 6), ("undo", 5)] {
+        place.explore(1, (name, "1 8", flaw), &["--models", "px86"]);
+    }
+    let sound = place.explore(0, ("undo", "1 2", 0), &["--models", "px86", "--delays", "0"]);
+    assert!(!sound.contains("FAIL"), "{sound}");
+}
+
+#[test]
+fn explorations_try_the_interleavings_of_threads() {
+    if without_gcc("explorations_try_the_interleavings_of_threads") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("alloc.c");
+    // Two threads update a word without a lock between: one update is lost.
+    place.explore(1, ("alloc", "2 3", 7), &["--models", "px86"]);
+    let one = place.explore(0, ("alloc", "1 3", 7), &["--models", "px86", "--delays", "0"]);
+    assert!(!one.contains("FAIL"), "{one}");
+}
+
+#[test]
+fn a_recovery_that_is_ended_by_a_signal_or_does_not_end_is_a_finding_with_its_place() {
+    if without_gcc(
+        "a_recovery_that_is_ended_by_a_signal_or_does_not_end_is_a_finding_with_its_place",
+    ) {
+        return;
+    }
+    let place = Place::new();
+    place.compile("pointer.c");
+    let explore = |check: &str| {
+        let words = ["explore", "--program", "./pointer run {pool}", "--check", check];
+        place.run(1, &[&words[..], &["--models", "px86", "--program-seconds", "1"]].concat())
+    };
+    let found = explore("./pointer check {pool}");
+    let line = line_of("pointer.c", "follows it");
+    assert!(
+        found.contains("touched memory") && found.contains(&format!("pointer.c:{line}")),
+        "{found}"
+    );
+    let found = explore("./pointer wait {pool}");
+    assert!(found.contains("it does not end"), "{found}");
+    let error = place.run(2, &["explore", "--program", "./pointer run {pool}", "--check", "false"]);
+    assert!(error.contains("seawall cc"), "{error}");
+}
+
+/// The first line of a source that has this text.
+fn line_of(file: &str, text: &str) -> usize {
+    let source = fs::read_to_string(source(file)).unwrap();
+    1 + source.lines().position(|line| line.contains(text)).unwrap()
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod case;
 mod corpus;
 mod error;
 mod html;
+mod program;
 mod report;
 mod resume;
 mod target;
@@ -37,6 +38,7 @@ pub use bench::{ExploreBench, ExploreBenchOptions, ExploreSpeed};
 pub use case::MEASURED;
 pub use corpus::{Corpus, CorpusOptions, UnknownCase};
 pub use error::ExploreError;
+pub use program::ExploreProgramOptions;
 pub use report::ExploreReport;
 
 /// The most threads of a run.
@@ -64,6 +66,7 @@ pub struct ExploreOptions {
     /// Persistency models, separated by commas
     #[arg(
         long = "model",
+        visible_alias = "models",
         value_delimiter = ',',
         default_value = "px86,bep",
         value_name = "MODELS"
@@ -169,7 +172,11 @@ default_options!(ExploreOptions);
 #[derive(Clone, Debug, Args)]
 pub struct ExploreCommand {
     /// Workload, case of the corpus, fast-fair or hash-table
-    pub workload: String,
+    #[arg(required_unless_present = "command")]
+    pub workload: Option<String>,
+    /// A program of others instead.
+    #[command(flatten)]
+    pub program: ExploreProgramOptions,
     /// How far.
     #[command(flatten)]
     pub options: ExploreOptions,
@@ -210,7 +217,10 @@ impl Experiment for ExploreCommand {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<ExploreReport, ExploreError> {
-        explore(&plan.workload, &plan.options, progress, stop)
+        match &plan.workload {
+            Some(name) => explore(name, &plan.options, progress, stop),
+            None => program::explore(&plan.program, &plan.options, progress, stop),
+        }
     }
 }
 
@@ -259,13 +269,7 @@ pub fn explore(
     progress: &Progress,
     stop: &Arc<AtomicBool>,
 ) -> Result<ExploreReport, ExploreError> {
-    let mut models: Vec<Model> = Vec::new();
-    for &model in &options.models {
-        if !models.contains(&model) {
-            models.push(model);
-        }
-    }
-    let options = &ExploreOptions { models, ..options.clone() };
+    let options = &options.without_repeats();
     let explore = Explore { options, progress, stop };
     let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
     let ops = match &replay {
@@ -344,6 +348,17 @@ fn in_range(option: &'static str, value: u64, least: u64, most: u64) -> Result<(
 }
 
 impl ExploreOptions {
+    /// Each model once.
+    fn without_repeats(&self) -> ExploreOptions {
+        let mut models: Vec<Model> = Vec::new();
+        for &model in &self.models {
+            if !models.contains(&model) {
+                models.push(model);
+            }
+        }
+        ExploreOptions { models, ..self.clone() }
+    }
+
     fn key(&self) -> RunKey {
         RunKey {
             seed: self.seed,
@@ -406,6 +421,7 @@ impl RunKey {
 
 /// Who looks on while a program is explored.
 struct Watch<'a> {
+    target: &'a dyn Target,
     progress: &'a Progress,
     stop: &'a AtomicBool,
     resume: Option<Resume>,
@@ -415,7 +431,7 @@ struct Watch<'a> {
 
 impl Onlooker for Watch<'_> {
     fn stops(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.target.is_outdated()
     }
 
     fn is_at(&self, part: f64) {
@@ -461,13 +477,14 @@ impl Explore<'_> {
         let Explore { options, progress, stop } = *self;
         let start = Instant::now();
         let how = options.exploration(target.threads());
-        let (name, key) = (target.name(), target.key());
+        let (name, key, command) = (target.name(), target.key(), target.command());
         let resume = options.resume.as_ref().map(|path| {
             let version = env!("CARGO_PKG_VERSION");
             let what = Scope { time: None, part: (1, 1), ..how.clone() };
             Resume::open(path, &format!("{version} {name} {key} {what:?}"))
         });
-        let watch = Watch { progress, stop, resume: resume.transpose()?, at: AtomicU64::new(0) };
+        let (resume, at) = (resume.transpose()?, AtomicU64::new(0));
+        let watch = Watch { target, progress, stop, resume, at };
         progress.start_work(1);
         let moved = OnceLock::new();
         let record = |schedule: &Schedule| {
@@ -480,6 +497,9 @@ impl Explore<'_> {
             ExploreError::Run { program, error, .. } if how.base.threads > 1 => {
                 ExploreError::Run { program, schedule: Some(turns.to_string()), error }
             }
+            ExploreError::Program { what, .. } if how.base.threads > 1 => {
+                ExploreError::Program { what, schedule: Some(turns.to_string()) }
+            }
             error => error,
         })?;
         progress.end();
@@ -488,7 +508,7 @@ impl Explore<'_> {
         let seconds = start.elapsed().as_secs_f64();
         let models = explored.models.iter().map(|outcome| {
             let command = outcome.finding.as_ref().map(|finding| {
-                format!("seawall explore {name} --replay {key}-{}", finding.replay())
+                format!("seawall explore {command} --replay {key}-{}", finding.replay())
             });
             let (coverage, outcome) = (outcome.to_string(), outcome.clone());
             ModelReport { coverage, outcome, seconds, replay_command: command }

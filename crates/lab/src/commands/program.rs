@@ -13,7 +13,6 @@ use crate::engine::jobs::{Piece, run_all};
 use crate::engine::options::{CRASHES_MAX, check_jobs, in_range};
 use crate::engine::spent::Spent;
 use clap::{Args, ValueEnum};
-use command::ProgramCommand;
 use seawall_program::{Fences, From, Persistent, Ran};
 use seawall_report::{
     Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
@@ -28,9 +27,11 @@ mod command;
 mod native;
 mod plot;
 mod record;
-mod sites;
+pub(super) mod sites;
 mod table;
 
+pub(super) use command::ProgramCommand;
+pub(super) use native::prepare;
 pub use record::ProgramRecord;
 
 /// Seconds that a run of a program may take by default.

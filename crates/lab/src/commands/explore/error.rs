@@ -21,6 +21,14 @@ pub enum ExploreError {
         /// Why.
         error: RunError,
     },
+    /// A program of others cannot be explored.
+    #[error("{what}{}", of_schedule(schedule))]
+    Program {
+        /// The program and what it does.
+        what: String,
+        /// The turns of its threads, if there are several.
+        schedule: Option<String>,
+    },
     /// The structure is not right before any crash.
     #[error("`{workload}` is damaged before any crash: {damage}")]
     Damage {

@@ -29,6 +29,16 @@ pub(super) trait Target: Sync {
     /// Threads of a run.
     fn threads(&self) -> usize;
 
+    /// The words behind `seawall explore` that name it.
+    fn command(&self) -> String {
+        self.name()
+    }
+
+    /// Whether what is found from now on is worthless, as more must be known of the program first.
+    fn is_outdated(&self) -> bool {
+        false
+    }
+
     /// Runs the program once.
     fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError>;
 }
@@ -47,6 +57,8 @@ pub(super) struct Recorded {
 pub(super) enum Found {
     Workload(Contents),
     Case(seawall_corpus::Found),
+    /// The check of a program of others has ended with 0.
+    Sound,
 }
 
 impl AsMut<Trace> for Recorded {

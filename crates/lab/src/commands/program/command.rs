@@ -10,14 +10,14 @@ pub(super) const POOL: &str = "{pool}";
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramCommand {
     /// As it was typed.
-    pub(super) text: String,
-    pub(super) words: Vec<String>,
+    pub(crate) text: String,
+    pub(crate) words: Vec<String>,
     /// The file of the program.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl ProgramCommand {
-    pub(super) fn parse(option: &'static str, text: &str) -> Result<ProgramCommand, LabError> {
+    pub(crate) fn parse(option: &'static str, text: &str) -> Result<ProgramCommand, LabError> {
         let words = words(option, text)?;
         let path = find(&words[0]).ok_or_else(|| LabError::Option {
             option,

@@ -2,6 +2,7 @@
 
 use super::ProgramPlan;
 use super::cell::Bench;
+use super::command::ProgramCommand;
 use crate::LabError;
 use seawall_program::ProgramError;
 use seawall_sim::SimError;
@@ -26,18 +27,48 @@ pub(super) fn run(
         return Ok(Native { exit_code: 0 });
     }
     let folder = bench.folder("native")?;
-    let program = &plan.command.text;
+    let input = plan.input.as_deref();
+    run_in(&folder, &folder.join("pool"), &plan.command, input, plan.seconds, stop)
+}
+
+/// Runs a command that makes the file `pool` in `folder`; it must end with 0.
+pub(crate) fn prepare(
+    command: &ProgramCommand,
+    folder: &Path,
+    seconds: u64,
+    stop: &AtomicBool,
+) -> Result<(), LabError> {
+    let said = tempfile::tempdir().map_err(|error| LabError::Folder { error })?;
+    let pool = folder.join("pool");
+    let Native { exit_code } = run_in(said.path(), &pool, command, None, seconds, stop)?;
+    if exit_code == 0 {
+        return Ok(());
+    }
+    let (program, how) = (command.text.clone(), format!("returned {exit_code}"));
+    Err(ProgramError::Ended { program, how, said: last_words(said.path()) }.into())
+}
+
+/// Runs a command, with what it prints in files of `folder`.
+fn run_in(
+    folder: &Path,
+    pool: &Path,
+    command: &ProgramCommand,
+    input: Option<&Path>,
+    seconds: u64,
+    stop: &AtomicBool,
+) -> Result<Native, LabError> {
+    let program = &command.text;
     let io =
         |what: String| move |error| LabError::from(ProgramError::Io { what: what.clone(), error });
     let open = |name: &str| File::create(folder.join(name));
-    let input = match &plan.input {
+    let input = match input {
         Some(path) => File::open(path).map(Stdio::from),
         None => Ok(Stdio::null()),
     };
     let input = input.map_err(io("cannot read --input".into()))?;
-    let words = plan.command.with_pool(&folder.join("pool"));
+    let words = command.with_pool(pool);
     let failed = io(format!("cannot run {program}"));
-    let mut child = Command::new(&plan.command.path)
+    let mut child = Command::new(&command.path)
         .args(&words[1..])
         .stdin(input)
         .stdout(open("stdout").map_err(&failed)?)
@@ -49,16 +80,16 @@ pub(super) fn run(
         if let Some(status) = child.try_wait().map_err(&failed)? {
             let Some(exit_code) = status.code() else {
                 let (program, how) = (program.clone(), format!("cannot run natively: {status}"));
-                return Err(ProgramError::Ended { program, how, said: last_words(&folder) }.into());
+                return Err(ProgramError::Ended { program, how, said: last_words(folder) }.into());
             };
             return Ok(Native { exit_code });
         }
-        let is_late = begin.elapsed() > Duration::from_secs(plan.seconds);
+        let is_late = begin.elapsed() > Duration::from_secs(seconds);
         if is_late || stop.load(Ordering::Relaxed) {
             let _ = child.kill();
             let _ = child.wait();
             return Err(if is_late {
-                ProgramError::TooLong { program: program.clone(), seconds: plan.seconds }.into()
+                ProgramError::TooLong { program: program.clone(), seconds }.into()
             } else {
                 SimError::Stopped.into()
             });

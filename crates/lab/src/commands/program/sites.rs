@@ -1,5 +1,6 @@
 //! Instructions by their place in the program's sources, as its debug information has it.
 
+use seawall_explore::SourceLine;
 use seawall_program::{Place, UnseenStore};
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +19,7 @@ pub(super) fn name(image: &Path, stores: &[UnseenStore]) -> Vec<String> {
 }
 
 /// Where threads are, as the end of a message: each in the program's own code.
-pub(super) fn threads(image: &Path, places: &[Place]) -> String {
+pub(crate) fn threads(image: &Path, places: &[Place]) -> String {
     let mut text = String::new();
     for place in places {
         let lines = lines(image, &place.callers);
@@ -30,6 +31,20 @@ pub(super) fn threads(image: &Path, places: &[Place]) -> String {
         };
     }
     text
+}
+
+/// The line of each address in the image, without the folders of its file; those of the support
+/// library keep theirs.
+pub(crate) fn source_lines(image: &Path, addresses: &[u64]) -> Vec<SourceLine> {
+    let source = |line: Line| {
+        let (file, number) = line.line.rsplit_once(':').unwrap_or((&line.line, "0"));
+        let file = match file.find(SUPPORT) {
+            Some(at) => file[at..].to_owned(),
+            None => file.rsplit('/').next().unwrap_or(file).to_owned(),
+        };
+        SourceLine { file, line: number.parse().unwrap_or(0) }
+    };
+    lines(image, addresses).into_iter().map(source).collect()
 }
 
 /// A function, and a line of a file.

@@ -1,0 +1,250 @@
+//! Programs of others as targets: compiled with `seawall cc`, run in processes of their own.
+
+use super::report::ModelReport;
+use super::target::{Found, Recorded, Target};
+use super::{Explore, ExploreError, ExploreOptions, ExploreReport, Replay};
+use crate::LabError;
+use crate::commands::program::{FenceChoice, ProgramCommand, prepare, sites};
+use clap::Args;
+use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
+use seawall_program::{ExploreProgram, Explored, Fences, From, Half, ProgramError};
+use seawall_report::Progress;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Seconds of processor time that a run or a recovery may take by default.
+const SECONDS: u64 = 10;
+
+/// A program that was compiled with `seawall cc`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Programs of others")]
+pub struct ExploreProgramOptions {
+    /// Explore this command, of a program that `seawall cc` compiled; {pool} stands for a file of
+    /// its own for each run
+    #[arg(long = "program", value_name = "COMMAND", requires = "check",
+          conflicts_with_all = ["workload", "threads", "ops", "entries", "search_percent", "mix",
+                                "defragment", "flaw", "fixed"])]
+    pub command: Option<String>,
+    /// Its recovery and check, of a program that `seawall cc` compiled: it ends with 0 if {pool} is
+    /// sound
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    pub check: Option<String>,
+    /// Run this command first, natively and once: every run begins with the {pool} that it leaves
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    pub prepare: Option<String>,
+    /// What its sfence asks for, under models with two kinds of fence [default: order]
+    #[arg(long, value_name = "KIND", requires = "command")]
+    pub fence: Option<FenceChoice>,
+    /// What it reads from standard input [default: nothing]
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub input: Option<PathBuf>,
+    /// Stop a run of it, or its recovery, after so many seconds [default: 10]
+    #[arg(long = "program-seconds", value_name = "N", requires = "command")]
+    pub program_seconds: Option<u64>,
+}
+
+/// A program of others, ready to be explored.
+struct ProgramTarget {
+    explored: Arc<Explored>,
+    options: ExploreProgramOptions,
+    image: PathBuf,
+    digest: String,
+}
+
+/// Explores a program of others.
+pub(super) fn explore(
+    program: &ExploreProgramOptions,
+    options: &ExploreOptions,
+    progress: &Progress,
+    stop: &Arc<AtomicBool>,
+) -> Result<ExploreReport, ExploreError> {
+    let options = &options.without_repeats();
+    options.check()?;
+    let folder = tempfile::Builder::new().prefix("seawall-").tempdir();
+    let folder = folder.map_err(|error| lab(LabError::Folder { error }))?;
+    let how = how(program, folder.path(), stop)?;
+    let (image, digest) = (how.program.image.clone(), digest(&how).map_err(lab)?);
+    let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
+    if let Some(Replay { text, key, .. }) = &replay
+        && *key != digest
+    {
+        let why = "it is of a program that was compiled from something else".into();
+        return Err(ReplayError::OtherRun { choice: (*text).into(), why }.into());
+    }
+    let failed = |error| said(&image, error);
+    let mut explored = Explored::new(how, Box::new(lines)).map_err(failed)?;
+    loop {
+        let target = ProgramTarget {
+            explored: Arc::new(explored),
+            options: program.clone(),
+            image: image.clone(),
+            digest: digest.clone(),
+        };
+        let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
+        let report = Explore { options, progress, stop }.target(&target, replay);
+        if !target.explored.lacks_pages() {
+            return report.map(|report| with_hint(report, program));
+        }
+        drop(report);
+        let again = Arc::into_inner(target.explored).expect("its runs are over");
+        explored = again.again().map_err(failed)?;
+    }
+}
+
+/// What a finding may be due to where fences ask for order alone.
+const ORDER_ALONE: &str = "fences ask for order alone, which under this model is less than on x86: \
+                           --fence drain asks for durability";
+
+fn with_hint(report: ExploreReport, options: &ExploreProgramOptions) -> ExploreReport {
+    let mut report = report;
+    let is_weaker = |model: &ModelReport| {
+        model.outcome.finding.is_some() && !model.outcome.model.order_is_durable()
+    };
+    if options.fence != Some(FenceChoice::Drain) && report.models.iter().any(is_weaker) {
+        report.warnings.push(ORDER_ALONE.into());
+    }
+    report
+}
+
+fn lab(error: LabError) -> ExploreError {
+    ExploreError::Lab(error.to_string())
+}
+
+/// What is to be explored, with all files in `folder`.
+fn how(
+    options: &ExploreProgramOptions,
+    folder: &Path,
+    stop: &AtomicBool,
+) -> Result<ExploreProgram, ExploreError> {
+    let text = options.command.as_deref().unwrap_or_default();
+    let program = ProgramCommand::parse("--program", text).map_err(lab)?;
+    let check = options.check.as_deref().unwrap_or_default();
+    let check = ProgramCommand::parse("--check", check).map_err(lab)?;
+    let seconds = options.program_seconds.unwrap_or(SECONDS);
+    super::in_range("--program-seconds", seconds, 1, 100_000)?;
+    let half = |command: &ProgramCommand, name: &str| {
+        let embedded = seawall_cc::embedded(&command.path).map_err(LabError::from);
+        let folder = folder.join(name);
+        let io = |error| LabError::Folder { error };
+        std::fs::create_dir_all(&folder).map_err(io).map_err(lab)?;
+        let image = embedded.map_err(lab)?.write(&folder).map_err(io).map_err(lab)?;
+        Ok::<_, ExploreError>(Half { image, words: command.words.clone() })
+    };
+    let (program, check) = (half(&program, "program")?, half(&check, "recovery")?);
+    let before = folder.join("before");
+    std::fs::create_dir_all(&before).map_err(|error| lab(LabError::Folder { error }))?;
+    if let Some(text) = &options.prepare {
+        let command = ProgramCommand::parse("--prepare", text).map_err(lab)?;
+        prepare(&command, &before, seconds, stop).map_err(lab)?;
+    }
+    let this = std::env::current_exe().map_err(|error| lab(LabError::Folder { error }))?;
+    Ok(ExploreProgram {
+        program,
+        check,
+        fences: match options.fence {
+            Some(FenceChoice::Drain) => Fences::Drain,
+            _ => Fences::Order,
+        },
+        from: From::Start,
+        input: options.input.clone(),
+        server: vec![this, "program-process".into()],
+        folder: folder.to_owned(),
+        before,
+        seconds,
+        servers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+    })
+}
+
+/// Of what is run: replay strings are good for it alone.
+fn digest(how: &ExploreProgram) -> Result<String, LabError> {
+    let mut hasher = DefaultHasher::new();
+    for half in [&how.program, &how.check] {
+        let image = std::fs::read(&half.image).map_err(|error| LabError::Folder { error })?;
+        (image, &half.words).hash(&mut hasher);
+    }
+    Ok(format!("{:08x}", hasher.finish() as u32))
+}
+
+/// The lines of instructions of a module.
+fn lines(module: &Path, offsets: &[u64]) -> Vec<SourceLine> {
+    sites::source_lines(module, offsets)
+}
+
+fn said(image: &Path, error: ProgramError) -> ExploreError {
+    let what = match error {
+        ProgramError::Failed { program, what, places } => {
+            format!("{program} {what}{}", sites::threads(image, &places))
+        }
+        other => other.to_string(),
+    };
+    ExploreError::Program { what, schedule: None }
+}
+
+impl Target for ProgramTarget {
+    fn name(&self) -> String {
+        self.options.command.clone().unwrap_or_default()
+    }
+
+    fn in_words(&self) -> String {
+        let threads = self.explored.threads();
+        let plural = if threads == 1 { "" } else { "s" };
+        format!("{}: {threads} thread{plural}", self.name())
+    }
+
+    fn key(&self) -> String {
+        self.digest.clone()
+    }
+
+    fn command(&self) -> String {
+        let ExploreProgramOptions { command, check, prepare, fence, input, .. } = &self.options;
+        let quoted = |name: &str, text: &Option<String>| {
+            let text = text.as_ref()?;
+            let text = shlex::try_quote(text).map_or_else(|_| text.clone(), Into::into);
+            Some(format!("--{name} {text}"))
+        };
+        let fence = matches!(fence, Some(FenceChoice::Drain)).then(|| "--fence drain".to_owned());
+        let input = input.as_ref().map(|path| path.display().to_string());
+        let words = [
+            quoted("program", command),
+            quoted("check", check),
+            quoted("prepare", prepare),
+            fence,
+            quoted("input", &input),
+        ];
+        words.into_iter().flatten().collect::<Vec<String>>().join(" ")
+    }
+
+    fn is_outdated(&self) -> bool {
+        self.explored.lacks_pages()
+    }
+
+    fn threads(&self) -> usize {
+        self.explored.threads()
+    }
+
+    fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError> {
+        let trace = self.explored.record(schedule).map_err(|error| said(&self.image, error))?;
+        let check = ProgramCheck { explored: self.explored.clone() };
+        Ok(Recorded { trace, moved: None, check: Box::new(check) })
+    }
+}
+
+/// A command that is run on each image.
+struct ProgramCheck {
+    explored: Arc<Explored>,
+}
+
+impl Check for ProgramCheck {
+    type Found = Found;
+
+    fn recover(&self, image: &CrashImage) -> Result<Found, String> {
+        self.explored.recover(image).map(|()| Found::Sound)
+    }
+
+    fn judge(&self, _: &Found, _: &CrashPoint) -> Result<(), String> {
+        Ok(())
+    }
+}
