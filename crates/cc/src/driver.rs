@@ -15,6 +15,7 @@ mod arguments;
 mod compiler;
 pub(crate) mod error;
 mod flags;
+mod header;
 pub(crate) mod libraries;
 mod link;
 mod response;

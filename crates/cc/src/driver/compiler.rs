@@ -2,6 +2,7 @@
 
 use super::Language;
 use super::error::CcError;
+use super::header;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -102,6 +103,9 @@ impl Compiler {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).env(RUNNING, "1");
+        if let Some(path) = header::path() {
+            command.env(header::VARIABLE, path);
+        }
         command
     }
 

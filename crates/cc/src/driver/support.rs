@@ -14,6 +14,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -118,18 +119,22 @@ fn build(compiler: &Compiler, instrument: Instrument, folder: &Path) -> Result<P
     }
 }
 
-/// Writes it whole, so that a link at the same time finds all of it or nothing.
-fn keep(object: &Path, cached: &Path) -> std::io::Result<()> {
-    let folder = cached.parent().unwrap_or(Path::new("."));
+fn keep(object: &Path, cached: &Path) -> io::Result<()> {
+    put_whole(&mut fs::File::open(object)?, cached)
+}
+
+/// Writes a file whole, so that others find all of it or nothing.
+pub(super) fn put_whole(from: &mut dyn io::Read, to: &Path) -> io::Result<()> {
+    let folder = to.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    std::io::copy(&mut fs::File::open(object)?, &mut file)?;
-    file.persist(cached)?;
+    io::copy(from, &mut file)?;
+    file.persist(to)?;
     Ok(())
 }
 
 /// `XDG_CACHE_HOME/seawall/cc`, or the same in `~/.cache`.
-fn cache_folder() -> Option<PathBuf> {
+pub(super) fn cache_folder() -> Option<PathBuf> {
     let named = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));
     Some(named.or_else(home)?.join("seawall").join("cc"))

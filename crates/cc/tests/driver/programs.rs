@@ -251,3 +251,15 @@ fn an_image_sees_the_variables_of_the_c_library() {
         assert_eq!(place.run_image("vars"), ("LC_ALL=C\n".into(), vec![]), "{options}");
     }
 }
+
+#[test]
+fn the_header_of_seawall_is_found_behind_the_folders_of_the_user() {
+    let Some(place) = Place::new() else { return };
+    place.write(
+        "says.c",
+        "#include <seawall.h>\nint main(void) { seawall_orders(); return OWN; }\n",
+    );
+    place.run("seawall-cc -DOWN=0 says.c -o says && ./says");
+    place.write("seawall.h", "#define OWN 0\n#define seawall_orders()\n");
+    place.run("seawall-cc -I. says.c -o says && ./says");
+}

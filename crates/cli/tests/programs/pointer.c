@@ -40,5 +40,5 @@ int main(int count, char **words)
         return 0;
     }
     volatile uint64_t *value = *at == 0 ? 0 : (uint64_t *)((char *)pool + *at);
-    return *value == 0 && *value == 1; /* follows it */
+    return *value == 0 && *value == 1; /* a null pointer */
 }
