@@ -9,6 +9,8 @@ use crate::request::Persistent;
 use crate::runtime::runtime;
 use libc::{c_int, c_void};
 use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -128,6 +130,9 @@ pub(crate) fn map(
     let next = if is_pool { &regions.next_pool } else { &regions.next_other };
     let at = if is_fixed { hint } else { next.get() };
     let private = flags & !libc::MAP_TYPE & !libc::MAP_SYNC | libc::MAP_PRIVATE | libc::MAP_FIXED;
+    // A pool stays mapped, but what the program has locked with its descriptor must not stay locked.
+    let own = if is_pool { File::open(format!("/proc/self/fd/{fd}")).ok() } else { None };
+    let fd = own.as_ref().map_or(fd, File::as_raw_fd);
     // SAFETY: the range is the runtime's own, or the program asks to replace its own.
     let got = unsafe {
         libc::mmap(at as *mut c_void, bytes, protection | libc::PROT_READ, private, fd, offset)

@@ -19,7 +19,7 @@ pub(crate) struct Server {
     told: BufReader<ChildStdout>,
     modules: Vec<Module>,
     folder: PathBuf,
-    _process: Guard,
+    process: Guard,
 }
 
 impl Server {
@@ -48,8 +48,8 @@ impl Server {
         let streams = child.stdin.take().zip(child.stdout.take());
         let (asked, told) = streams.expect("both are pipes");
         let told = BufReader::new(told);
-        let (modules, folder, _process) = (Vec::new(), folder.to_owned(), Guard(child));
-        let mut server = Server { asked, told, modules, folder, _process };
+        let (modules, folder, process) = (Vec::new(), folder.to_owned(), Guard(child));
+        let mut server = Server { asked, told, modules, folder, process };
         match server.read()? {
             Reply::Ready(modules) => server.modules = modules,
             Reply::Done(_) => return Err(server.is_gone()),
@@ -59,7 +59,9 @@ impl Server {
 
     /// Has one thing done.
     pub(crate) fn ask(&mut self, task: &Task) -> Result<Done, ProgramError> {
-        write_frame(&mut self.asked, task).map_err(|_| self.is_gone())?;
+        if write_frame(&mut self.asked, task).is_err() {
+            return Err(self.is_gone());
+        }
         match self.read()? {
             Reply::Done(done) => Ok(*done),
             Reply::Ready(_) => Err(self.is_gone()),
@@ -78,8 +80,9 @@ impl Server {
         }
     }
 
-    /// Why it does not answer.
-    fn is_gone(&self) -> ProgramError {
+    /// Why it does not answer: it ends, and says why in a file.
+    fn is_gone(&mut self) -> ProgramError {
+        let _ = self.process.0.wait();
         let answer = fs::read(self.folder.join(ANSWER)).ok();
         let what = match answer.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
             Some(Answer::Failed { what, .. }) => what,

@@ -34,6 +34,8 @@ pub struct Half {
     pub image: PathBuf,
     /// Its words; `{pool}` stands for the pool.
     pub words: Vec<String>,
+    /// What it reads from standard input.
+    pub input: Option<PathBuf>,
 }
 
 /// What is to be explored.
@@ -47,8 +49,6 @@ pub struct ExploreProgram {
     pub fences: Fences,
     /// When recording begins.
     pub from: From,
-    /// What it reads from standard input.
-    pub input: Option<PathBuf>,
     /// The command that serves requests, before the folder of one.
     pub server: Vec<PathBuf>,
     /// A folder for files.
@@ -332,7 +332,7 @@ impl ExploreProgram {
             from: if role == Role::Run { self.from } else { From::Start },
             folder: pools,
             template,
-            input: self.input.clone().filter(|_| role == Role::Run),
+            input: half.input.clone(),
             said: folder.join("said"),
             pages: pages.to_vec(),
             dram_bytes,

@@ -41,6 +41,9 @@ pub struct ExploreProgramOptions {
     /// What it reads from standard input [default: nothing]
     #[arg(long, value_name = "FILE", requires = "command")]
     pub input: Option<PathBuf>,
+    /// What the check reads from standard input [default: nothing]
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub check_input: Option<PathBuf>,
     /// Stop a run of it, or its recovery, after so many seconds [default: 10]
     #[arg(long = "program-seconds", value_name = "N", requires = "command")]
     pub program_seconds: Option<u64>,
@@ -125,15 +128,21 @@ fn how(
     let check = ProgramCommand::parse("--check", check).map_err(lab)?;
     let seconds = options.program_seconds.unwrap_or(SECONDS);
     super::in_range("--program-seconds", seconds, 1, 100_000)?;
-    let half = |command: &ProgramCommand, name: &str| {
+    let half = |command: &ProgramCommand, name: &str, input: &Option<PathBuf>| {
+        if let Some(path) = input.as_ref().filter(|path| !path.is_file()) {
+            return Err(ExploreError::Lab(format!("there is no file {} to read", path.display())));
+        }
+        let input = input.as_ref().map(std::path::absolute).transpose();
+        let input = input.map_err(|error| lab(LabError::Folder { error }))?;
         let embedded = seawall_cc::embedded(&command.path).map_err(LabError::from);
         let folder = folder.join(name);
         let io = |error| LabError::Folder { error };
         std::fs::create_dir_all(&folder).map_err(io).map_err(lab)?;
         let image = embedded.map_err(lab)?.write(&folder).map_err(io).map_err(lab)?;
-        Ok::<_, ExploreError>(Half { image, words: command.words.clone() })
+        Ok::<_, ExploreError>(Half { image, words: command.words.clone(), input })
     };
-    let (program, check) = (half(&program, "program")?, half(&check, "recovery")?);
+    let program = half(&program, "program", &options.input)?;
+    let check = half(&check, "recovery", &options.check_input)?;
     let before = folder.join("before");
     std::fs::create_dir_all(&before).map_err(|error| lab(LabError::Folder { error }))?;
     if let Some(text) = &options.prepare {
@@ -149,7 +158,6 @@ fn how(
             _ => Fences::Order,
         },
         from: From::Start,
-        input: options.input.clone(),
         server: vec![this, "program-process".into()],
         folder: folder.to_owned(),
         before,
@@ -199,20 +207,22 @@ impl Target for ProgramTarget {
     }
 
     fn command(&self) -> String {
-        let ExploreProgramOptions { command, check, prepare, fence, input, .. } = &self.options;
+        let ExploreProgramOptions { command, check, prepare, fence, input, check_input, .. } =
+            &self.options;
         let quoted = |name: &str, text: &Option<String>| {
             let text = text.as_ref()?;
             let text = shlex::try_quote(text).map_or_else(|_| text.clone(), Into::into);
             Some(format!("--{name} {text}"))
         };
         let fence = matches!(fence, Some(FenceChoice::Drain)).then(|| "--fence drain".to_owned());
-        let input = input.as_ref().map(|path| path.display().to_string());
+        let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
         let words = [
             quoted("program", command),
             quoted("check", check),
             quoted("prepare", prepare),
             fence,
-            quoted("input", &input),
+            quoted("input", &path(input)),
+            quoted("check-input", &path(check_input)),
         ];
         words.into_iter().flatten().collect::<Vec<String>>().join(" ")
     }
