@@ -17,6 +17,7 @@ mod image;
 mod lifecycle;
 mod locals;
 mod machine;
+mod masks;
 mod pages;
 mod parts;
 mod process;
