@@ -129,6 +129,8 @@ impl Thread {
 pub(crate) struct Runtime {
     /// Whether accesses are simulated.
     pub(crate) is_on: Cell<bool>,
+    /// The cores of the machine that a program can use.
+    pub(crate) cores: Cell<usize>,
     /// The thread whose `%fs` is set.
     pub(crate) running: Cell<usize>,
     pub(crate) threads: [Thread; THREADS_MAX],
@@ -170,6 +172,7 @@ static RUNTIME: OneThread<Runtime> = OneThread(std::cell::OnceCell::new());
 pub(crate) fn runtime() -> &'static Runtime {
     RUNTIME.0.get_or_init(|| Runtime {
         is_on: Cell::new(false),
+        cores: Cell::new(0),
         running: Cell::new(0),
         threads: std::array::from_fn(Thread::new),
         persistent: Cell::new(Persistent::Files),
