@@ -46,6 +46,7 @@ const SUPPORT: &[(&str, &str)] = files![
     "threads.c",
     "time.c",
     "waiting.c",
+    "wide.c",
 ];
 
 /// The folder of the support library in debug information.
