@@ -9,6 +9,8 @@ use tempfile::TempDir;
 
 #[path = "programs/features.rs"]
 mod features;
+#[path = "programs/output.rs"]
+mod output;
 #[path = "programs/racy.rs"]
 mod racy;
 
