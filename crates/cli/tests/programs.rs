@@ -13,6 +13,8 @@ mod features;
 mod output;
 #[path = "programs/racy.rs"]
 mod racy;
+#[path = "programs/twins.rs"]
+mod twins;
 
 /// True if gcc is missing, which is said once for each test.
 fn without_gcc(test: &str) -> bool {
