@@ -32,6 +32,10 @@ pub const INSTRUCTIONS: u64 = PAGE + 0x10;
 pub const STACK_LOADS: u64 = PAGE + 0x18;
 /// 8 bytes: stores to such frames.
 pub const STACK_STORES: u64 = PAGE + 0x20;
+/// 8 bytes: which elements a masked access selects, one bit each.
+pub const MASK: u64 = PAGE + 0x28;
+/// 8 bytes: the flags before a string instruction, if its length has [`DIRECTED`].
+pub const FLAGS: u64 = PAGE + 0x30;
 /// 8 bytes each: the entries, see [`entry`].
 pub const ENTRIES: u64 = PAGE + 0x100;
 /// 8 bytes each: the functions that the support library calls, in the order of `support/page.h`.
@@ -104,6 +108,30 @@ pub enum Kind {
     Scan = 16,
     /// The instruction `syscall`.
     Syscall = 17,
+    /// As `Load`, of the elements that [`MASK`] selects. The length of these three kinds is a
+    /// [`masked_length`].
+    MaskedLoad = 18,
+    /// As `Store`, of such elements.
+    MaskedStore = 19,
+    /// As `Stream`, of such elements.
+    MaskedStream = 20,
+    /// One instruction with several accesses, which follow, each [`SAME`].
+    Several = 21,
+}
+
+/// Set in [`WHAT`] beside a kind: the access is of the same instruction as the one before it, which
+/// has not run yet.
+pub const SAME: u32 = 1 << 31;
+/// Set in the length of a string instruction of a function that sets the direction flag: which way
+/// it goes is in [`FLAGS`].
+pub const DIRECTED: u16 = 1 << 15;
+/// Set in the length of a masked access: the selected elements are together in memory.
+pub const PACKED: u16 = 1 << 15;
+
+/// The length of a masked access: its bytes if all elements were selected, up to 64, and those of
+/// an element.
+pub const fn masked_length(bytes: u16, element: u16) -> u16 {
+    element << 8 | bytes
 }
 
 impl Kind {

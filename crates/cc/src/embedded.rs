@@ -2,7 +2,7 @@
 //! libraries that it is linked with.
 
 use crate::driver::error::CcError;
-use crate::driver::libraries::{folders_after, is_of_the_system};
+use crate::driver::libraries::{folders_after, is_of_openmp, is_of_the_system};
 use crate::driver::section::{self, Elf, Record};
 use object::LittleEndian;
 use object::elf;
@@ -60,6 +60,9 @@ pub fn embedded(path: &Path) -> Result<Embedded, CcError> {
     let mut queue: VecDeque<Needs> = [native].into();
     while let Some(needs) = queue.pop_front() {
         for name in &needs.names {
+            if is_of_openmp(name) {
+                return Err(CcError::OpenMp { path: path.to_owned(), library: name.clone() });
+            }
             if names.contains(name) || is_of_the_system(name) {
                 continue;
             }

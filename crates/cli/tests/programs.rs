@@ -7,6 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+#[path = "programs/features.rs"]
+mod features;
+#[path = "programs/output.rs"]
+mod output;
+#[path = "programs/racy.rs"]
+mod racy;
+#[path = "programs/twins.rs"]
+mod twins;
+
 /// True if gcc is missing, which is said once for each test.
 fn without_gcc(test: &str) -> bool {
     let is_there = Command::new("gcc").arg("--version").output().is_ok();
@@ -46,12 +55,17 @@ impl Place {
 
     /// Compiles a program; its name is that of the source.
     fn compile(&self, file: &str) -> &Self {
+        self.compile_with(file, &[])
+    }
+
+    fn compile_with(&self, file: &str, more: &[&str]) -> &Self {
         let name = Path::new(file).file_stem().and_then(|name| name.to_str()).expect("a name");
         let language = if file.ends_with(".c") { "cc" } else { "c++" };
         let output = self
             .seawall()
             .args([language, "-O2", "-pthread", "-o", name])
             .arg(source(file))
+            .args(more)
             .output()
             .expect("seawall runs");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -245,20 +259,6 @@ fn cpp_programs_run_with_what_their_library_has_for_threads() {
     let sound = place.crash(0, ("list", 0), "clwb", &[]);
     assert!(sound.contains("none broke"), "{sound}");
     place.crash(1, ("list", 1), "clwb", &["--crashes", "60"]);
-}
-
-/// The program returns 1 if it has seen an outcome that x86 forbids.
-#[test]
-fn racy_programs_see_nothing_that_x86_forbids() {
-    if without_gcc("racy_programs_see_nothing_that_x86_forbids") {
-        return;
-    }
-    let place = Place::new();
-    place.compile("litmus/litmus.c");
-    for name in ["SB+mfence", "SB+xchg", "MP", "LB", "2+2W", "IRIW", "R", "S", "N6"] {
-        let program = format!("./litmus {name} 40");
-        place.run(0, &["compare", "--program", &program, "--designs", "clwb", "--no-native"]);
-    }
 }
 
 #[test]

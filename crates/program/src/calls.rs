@@ -202,7 +202,7 @@ extern "C" fn yield_now() {
 }
 
 extern "C" fn cores() -> u64 {
-    runtime().thread().machine().cores() as u64
+    runtime().cores.get() as u64
 }
 
 extern "C" fn persistent(at: u64, bytes: u64) {

@@ -5,11 +5,13 @@
 //! the value, and if the host's memory has another one, the program must be made to see the
 //! machine's ([`values`](crate::values)).
 
+use crate::masks::selected;
 use crate::pages::pages;
 use crate::registers::Registers;
 use crate::runtime::{Pending, Thread, runtime};
 use crate::system_calls::system_call;
-use crate::values::{self, finish_store, load, load_range, lock, take_over_line, unlock};
+use crate::values::{self, finish_store, load, load_range, load_too, lock};
+use crate::values::{take_over_line, unlock};
 use seawall_cc::abi::{self, Kind};
 use seawall_memory::{Fence, LINE_BYTES};
 
@@ -28,6 +30,14 @@ const REP_STOS: u16 = Kind::RepStos as u16;
 const MOVS: u16 = Kind::Movs as u16;
 const STOS: u16 = Kind::Stos as u16;
 const SYSCALL: u16 = Kind::Syscall as u16;
+const MASKED_LOAD: u16 = Kind::MaskedLoad as u16;
+const MASKED_STORE: u16 = Kind::MaskedStore as u16;
+const MASKED_STREAM: u16 = Kind::MaskedStream as u16;
+const SEVERAL: u16 = Kind::Several as u16;
+const SAME: u16 = (abi::SAME >> 16) as u16;
+
+/// The flag that makes string instructions go backward.
+const DIRECTION: u64 = 1 << 10;
 
 /// An instruction is about to run.
 pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
@@ -40,19 +50,22 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
         }
         return;
     }
+    if kind & SAME != 0 {
+        return another(thread, kind & !SAME, at, bytes);
+    }
     let stack = std::ptr::from_ref(registers) as u64 + size_of::<Registers>() as u64;
     // What the last instruction began is finished as that one's.
     settle(thread, stack);
     thread.site.set(registers.back);
     match kind {
         LOAD => load(thread, at, bytes),
-        STORE => thread.pending.set(Some(Pending { at, bytes, is_stream: false })),
+        STORE => thread.pending.set(Some(Pending::new(at, bytes))),
         MODIFY => {
             load(thread, at, bytes);
-            thread.pending.set(Some(Pending { at, bytes, is_stream: false }));
+            thread.pending.set(Some(Pending::new(at, bytes)));
         }
         LOCKED => lock(thread, at, bytes),
-        STREAM => thread.pending.set(Some(Pending { at, bytes, is_stream: true })),
+        STREAM => thread.pending.set(Some(Pending::stream(at, bytes))),
         CLWB | CLFLUSH_OPT => flush(thread, at),
         CLFLUSH => {
             flush(thread, at);
@@ -65,12 +78,39 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
         }
         REP_MOVS | REP_STOS | MOVS | STOS => string(thread, kind, bytes, registers),
         SYSCALL => system_call(registers),
+        MASKED_LOAD | MASKED_STORE | MASKED_STREAM => masked(thread, kind, at, what as u16),
+        SEVERAL => thread.loaded.borrow_mut().clear(),
         _ => {}
     }
     // The page of a store is known before its value changes.
     if let Some(Pending { at, bytes, .. }) = thread.pending.get() {
         pages().know(thread, at, bytes);
     }
+}
+
+/// Another access of the instruction that the last event was about.
+#[cold]
+fn another(thread: &Thread, kind: u16, at: u64, bytes: u64) {
+    if kind == LOAD {
+        return load_too(thread, at, bytes);
+    }
+    pages().know(thread, at, bytes);
+    let store = if kind == STREAM { Pending::stream(at, bytes) } else { Pending::new(at, bytes) };
+    thread.pending_too.borrow_mut().extend(thread.pending.replace(Some(store)));
+}
+
+/// An access of the elements that the mask on the page selects.
+fn masked(thread: &Thread, kind: u16, at: u64, length: u16) {
+    // SAFETY: the page is mapped before the program is loaded.
+    let bits = unsafe { std::ptr::read(abi::MASK as *const u64) };
+    let Some(selected) = selected(at, length, bits) else { return };
+    let (at, bytes) = (selected.at, selected.bytes);
+    if kind == MASKED_LOAD {
+        return load_range(thread, at, bytes);
+    }
+    let store =
+        if kind == MASKED_STREAM { Pending::stream(at, bytes) } else { Pending::new(at, bytes) };
+    thread.pending.set(Some(Pending { selected: selected.mask, ..store }));
 }
 
 /// Finishes what the thread's last instruction began, and charges what it has done since.
@@ -106,7 +146,7 @@ fn charge(thread: &Thread, stack: u64) {
     }
 }
 
-/// Returns a counter of the page, and clears it.
+/// Returns a word of the page, and clears it.
 #[inline]
 fn take(counter: u64) -> u64 {
     // SAFETY: the page is mapped before the program is loaded, and one OS thread uses it.
@@ -144,15 +184,30 @@ pub(crate) fn fence(thread: &Thread) {
 }
 
 fn string(thread: &Thread, kind: u16, bytes: u64, registers: &Registers) {
+    let is_directed = bytes & u64::from(abi::DIRECTED) != 0;
+    let bytes = bytes & !u64::from(abi::DIRECTED);
+    let is_backward = is_directed && take(abi::FLAGS) & DIRECTION != 0;
     let count = if matches!(kind, REP_MOVS | REP_STOS) { registers.rcx } else { 1 };
-    let bytes = count * bytes;
+    let (bytes, element) = (count * bytes, bytes);
     if bytes == 0 {
         return;
     }
+    let back = if is_backward { bytes - element } else { 0 };
     if matches!(kind, REP_MOVS | MOVS) {
-        load_range(thread, registers.rsi, bytes);
+        load_range(thread, registers.rsi - back, bytes);
     }
-    thread.pending.set(Some(Pending { at: registers.rdi, bytes, is_stream: false }));
+    thread.pending.set(Some(Pending::new(registers.rdi - back, bytes)));
+}
+
+impl Pending {
+    #[inline]
+    fn new(at: u64, bytes: u64) -> Pending {
+        Pending { at, bytes, is_stream: false, selected: u64::MAX }
+    }
+
+    fn stream(at: u64, bytes: u64) -> Pending {
+        Pending { is_stream: true, ..Pending::new(at, bytes) }
+    }
 }
 
 impl Thread {

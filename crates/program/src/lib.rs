@@ -18,6 +18,7 @@ mod image;
 mod lifecycle;
 mod locals;
 mod machine;
+mod masks;
 mod pages;
 mod parts;
 mod process;

@@ -7,7 +7,7 @@ use seawall_memory::LINE_BYTES;
 pub(crate) struct Part {
     pub(crate) at: u64,
     pub(crate) words: usize,
-    pub(crate) first: u64,
+    first: u64,
     last: u64,
 }
 
@@ -32,10 +32,6 @@ impl Part {
             _ if word + 1 == self.words => self.last,
             _ => u64::MAX,
         }
-    }
-
-    pub(crate) fn masks(&self) -> [u64; 8] {
-        std::array::from_fn(|word| self.mask(word))
     }
 }
 

@@ -82,13 +82,14 @@ fn run(request: &Request) -> Result<Ran, String> {
     let machine = Machine::load(&request.machine).map_err(|error| error.to_string())?;
     let design = Choice::parse(&request.design).map_err(|error| error.to_string())?;
     let runtime = runtime();
+    let cores = machine.core.count.min(THREADS_MAX);
+    runtime.cores.set(cores);
     runtime.persistent.set(request.persistent);
     runtime.fences.set(request.fences);
     runtime.from_threads.set(request.from == From::Threads);
     let loaded = Loaded::load(&request.image, &request.arguments)?;
     let is_first = request.from == From::Start;
 
-    let cores = machine.core.count.min(THREADS_MAX);
     let watch = Rc::new(RefCell::new(Watch::new(request, cores)));
     let mut programs: Vec<Program> = vec![Box::new(move |memory| {
         let call = move || loaded.run(is_first);

@@ -7,7 +7,6 @@
 
 use crate::locals::ThreadLocals;
 use crate::machine::Machine;
-use crate::parts::Part;
 use crate::request::{Answer, Fences, Persistent};
 use crate::stacks;
 use crate::unseen::Unseen;
@@ -26,6 +25,18 @@ pub(crate) struct Pending {
     pub(crate) at: u64,
     pub(crate) bytes: u64,
     pub(crate) is_stream: bool,
+    /// Which of its bytes are stored; all, also those from 64 on, if every bit is set.
+    pub(crate) selected: u64,
+}
+
+/// What a store has left of a line: aligned words, and the bits of them that it wrote.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    pub(crate) at: u64,
+    pub(crate) words: usize,
+    pub(crate) values: [u64; 8],
+    pub(crate) masks: [u64; 8],
+    pub(crate) is_stream: bool,
 }
 
 /// A word of the host that shows a thread another value than the newest, for one load.
@@ -43,14 +54,16 @@ pub(crate) struct Thread {
     pub(crate) fs: Cell<u64>,
     pub(crate) machine: Cell<Option<&'static dyn Machine>>,
     pub(crate) pending: Cell<Option<Pending>>,
+    /// The stores before it, of the same instruction.
+    pub(crate) pending_too: RefCell<Vec<Pending>>,
     pub(crate) locked: Cell<Option<(u64, usize)>>,
     /// The words of the locked instruction before it ran.
     pub(crate) found: Cell<[u64; 2]>,
     pub(crate) patches: RefCell<Vec<Patch>>,
     /// Words of the load that is going on: address, bits, value.
     pub(crate) loaded: RefCell<Vec<(u64, u64, u64)>>,
-    /// Parts of the store that is being finished.
-    pub(crate) stored: RefCell<Vec<(Part, [u64; 8])>>,
+    /// Lines of the store that is being finished.
+    pub(crate) stored: RefCell<Vec<Stored>>,
     /// Instructions that the machine has issued for accesses and that the program's count has not
     /// reached yet.
     pub(crate) ahead: Cell<u64>,
@@ -74,6 +87,7 @@ impl Thread {
             fs: Cell::new(0),
             machine: Cell::new(None),
             pending: Cell::new(None),
+            pending_too: RefCell::default(),
             locked: Cell::new(None),
             found: Cell::new([0; 2]),
             patches: RefCell::default(),
@@ -115,6 +129,8 @@ impl Thread {
 pub(crate) struct Runtime {
     /// Whether accesses are simulated.
     pub(crate) is_on: Cell<bool>,
+    /// The cores of the machine that a program can use.
+    pub(crate) cores: Cell<usize>,
     /// The thread whose `%fs` is set.
     pub(crate) running: Cell<usize>,
     pub(crate) threads: [Thread; THREADS_MAX],
@@ -158,6 +174,7 @@ static RUNTIME: OneThread<Runtime> = OneThread(std::cell::OnceCell::new());
 pub(crate) fn runtime() -> &'static Runtime {
     RUNTIME.0.get_or_init(|| Runtime {
         is_on: Cell::new(false),
+        cores: Cell::new(0),
         running: Cell::new(0),
         threads: std::array::from_fn(Thread::new),
         persistent: Cell::new(Persistent::Files),

@@ -7,9 +7,10 @@
 //! value over, by a store of the thread that found it, and the word is counted as unseen.
 
 use crate::failure::refuse;
+use crate::masks::bits_of_bytes;
 use crate::pages::pages;
-use crate::parts::{Part, parts};
-use crate::runtime::{Patch, Pending, Thread, runtime};
+use crate::parts::parts;
+use crate::runtime::{Patch, Pending, Stored, Thread, runtime};
 use seawall_memory::{LINE_BYTES, Width};
 
 /// The host's aligned word at `at`.
@@ -53,9 +54,16 @@ pub(crate) fn load(thread: &Thread, at: u64, bytes: u64) {
 }
 
 /// The program is about to load a range, or an access that is not aligned.
+pub(crate) fn load_range(thread: &Thread, at: u64, bytes: u64) {
+    thread.loaded.borrow_mut().clear();
+    load_too(thread, at, bytes);
+}
+
+/// The instruction that is about to load what is in `loaded` loads this too.
 ///
 /// Other threads may run between two lines, so that the words are compared when all are there.
-pub(crate) fn load_range(thread: &Thread, at: u64, bytes: u64) {
+pub(crate) fn load_too(thread: &Thread, at: u64, bytes: u64) {
+    restore(thread, 0, 0);
     pages().know(thread, at, bytes);
     let mut loaded = thread.loaded.take();
     parts(at, bytes, |part| {
@@ -66,9 +74,11 @@ pub(crate) fn load_range(thread: &Thread, at: u64, bytes: u64) {
             loaded.push((part.at + 8 * n as u64, part.mask(n), *value));
         }
     });
-    for (at, mask, value) in loaded.drain(..) {
-        if (host_word(at) ^ value) & mask != 0 {
-            differs(thread, at, mask, value);
+    for (at, mask, value) in &mut loaded {
+        if (host_word(*at) ^ *value) & *mask != 0 {
+            differs(thread, *at, *mask, *value);
+            // From now on the machine's, if it was taken over.
+            *value = host_word(*at);
         }
     }
     thread.loaded.replace(loaded);
@@ -115,50 +125,83 @@ pub(crate) fn take_over_line(thread: &Thread, line: u64) {
 
 /// The store of the thread's last instruction has been made in the host's memory.
 pub(crate) fn finish_store(thread: &Thread, store: Pending) {
-    let Pending { at, bytes, is_stream } = store;
+    let Pending { at, bytes, is_stream, selected } = store;
     restore(thread, at, bytes);
-    let pages = pages();
-    if let Some(width) = width_of(bytes).filter(|_| at.is_multiple_of(bytes) && !is_stream) {
-        let (word, shift) = (host_word(at & !7), 8 * (at % 8));
-        let mask = width.mask() << shift;
-        let page = pages.page(thread, at);
-        let shadow = page.shadow(at);
-        shadow.set(shadow.get() & !mask | word & mask);
-        runtime().count_stores(1, page.is_pm);
-        thread.issued(1);
-        return thread.through(|machine| machine.store(at, width, word >> shift & width.mask()));
-    }
-    // All of it is read before any other thread runs.
+    let is_whole = !is_stream && selected == u64::MAX && thread.pending_too.borrow().is_empty();
+    let Some(width) = width_of(bytes).filter(|_| at.is_multiple_of(bytes) && is_whole) else {
+        return finish_stores(thread, store);
+    };
+    let (word, shift) = (host_word(at & !7), 8 * (at % 8));
+    let mask = width.mask() << shift;
+    let page = pages().page(thread, at);
+    let shadow = page.shadow(at);
+    shadow.set(shadow.get() & !mask | word & mask);
+    runtime().count_stores(1, page.is_pm);
+    thread.issued(1);
+    thread.through(|machine| machine.store(at, width, word >> shift & width.mask()));
+}
+
+/// As above, for all that the instruction has stored. All of it is read before any other thread
+/// runs.
+fn finish_stores(thread: &Thread, last: Pending) {
     let mut stored = thread.stored.take();
-    parts(at, bytes, |part| {
-        let mut words = [0; 8];
-        for (n, word) in words[..part.words].iter_mut().enumerate() {
-            let (at, mask) = (part.at + 8 * n as u64, part.mask(n));
-            *word = host_word(at) & mask;
-            let shadow = pages.page(thread, at).shadow(at);
-            shadow.set(shadow.get() & !mask | *word);
-        }
-        stored.push((part, words));
-    });
-    for (part, words) in stored.drain(..) {
-        runtime().count_stores(part.words as u64, pages.page(thread, part.at).is_pm);
+    for store in thread.pending_too.borrow_mut().drain(..).chain([last]) {
+        lines_of(thread, store, &mut stored);
+    }
+    for line in stored.drain(..) {
+        let words = line.masks[..line.words].iter().filter(|mask| **mask != 0).count();
+        runtime().count_stores(words as u64, pages().page(thread, line.at).is_pm);
         thread.issued(1);
-        let (words, masks) = (&words[..part.words], &part.masks()[..part.words]);
-        if is_stream {
-            stream(thread, &part, words);
+        if line.is_stream {
+            stream(thread, &line);
         } else {
-            thread.through(|machine| machine.store_words(part.at, words, masks));
+            let (words, masks) = (&line.values[..line.words], &line.masks[..line.words]);
+            thread.through(|machine| machine.store_words(line.at, words, masks));
         }
     }
     thread.stored.replace(stored);
 }
 
-/// The bytes of a part past the caches.
-fn stream(thread: &Thread, part: &Part, words: &[u64]) {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let first = (part.first.trailing_zeros() / 8) as usize;
-    let end = bytes.len() - (part.mask(part.words - 1).leading_zeros() / 8) as usize;
-    thread.through(|machine| machine.stream(part.at + first as u64, &bytes[first..end]));
+/// Adds the lines of a store with what the host's memory has now.
+fn lines_of(thread: &Thread, store: Pending, stored: &mut Vec<Stored>) {
+    let Pending { at, bytes, is_stream, selected } = store;
+    parts(at, bytes, |part| {
+        let (mut values, mut masks) = ([0; 8], [0; 8]);
+        for n in 0..part.words {
+            let word = part.at + 8 * n as u64;
+            masks[n] = part.mask(n) & selected_bits(at, selected, word);
+            values[n] = host_word(word) & masks[n];
+            let shadow = pages().page(thread, word).shadow(word);
+            shadow.set(shadow.get() & !masks[n] | values[n]);
+        }
+        if masks != [0; 8] {
+            stored.push(Stored { at: part.at, words: part.words, values, masks, is_stream });
+        }
+    });
+}
+
+/// The bits of the word at `word` that a store of selected bytes from `at` on writes.
+fn selected_bits(at: u64, selected: u64, word: u64) -> u64 {
+    match selected {
+        u64::MAX => u64::MAX,
+        _ if word < at => bits_of_bytes(selected << (at - word)),
+        _ => bits_of_bytes(selected >> (word - at)),
+    }
+}
+
+/// The bytes of a line past the caches.
+fn stream(thread: &Thread, line: &Stored) {
+    let bytes: Vec<u8> = line.values[..line.words].iter().flat_map(|it| it.to_le_bytes()).collect();
+    let is_stored = |n: usize| line.masks[n / 8] >> (8 * (n % 8)) & 1 == 1;
+    let mut first = 0;
+    while first < bytes.len() {
+        let end = (first..bytes.len()).find(|n| !is_stored(*n)).unwrap_or(bytes.len());
+        if end > first {
+            let at = line.at + first as u64;
+            thread.through(|machine| machine.stream(at, &bytes[first..end]));
+        }
+        first = end + 1;
+    }
 }
 
 /// The program is about to run a locked instruction.

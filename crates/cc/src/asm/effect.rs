@@ -16,6 +16,8 @@ pub(crate) enum Effect {
     Copy,
     /// It gathers or scatters elements.
     Gather,
+    /// It accesses the elements of its memory operand that a mask selects; the bytes of all.
+    Masked(Kind, u16),
     /// Something without an address; a string instruction has the bytes of its element.
     Event(Kind, u16),
 }
@@ -93,7 +95,14 @@ pub(crate) fn effect(instruction: &Instruction<'_>) -> Result<Effect, AsmError> 
             Err(instruction.error("the address in this segment is not known", "address it flat"))
         }
         Effect::Access(_, bytes) if prefixes.lock => Ok(Effect::Access(Kind::Locked, bytes)),
-        Effect::Access(..) | Effect::Copy | Effect::Gather | Effect::Event(..) => Ok(effect),
+        Effect::Masked(..) if prefixes.segment || memory.segment == Some("gs") => {
+            Err(instruction.error("the address in this segment is not known", "address it flat"))
+        }
+        Effect::Access(..)
+        | Effect::Copy
+        | Effect::Gather
+        | Effect::Masked(..)
+        | Effect::Event(..) => Ok(effect),
     }
 }
 
@@ -123,17 +132,34 @@ fn special(instruction: &Instruction<'_>) -> Option<Known> {
     if gather(instruction).is_some() {
         return Some(Known::Effect(Effect::Gather));
     }
-    if matches!(name, "maskmovq" | "maskmovdqu" | "vmaskmovdqu") {
-        return Some(Known::Refused(OTHER));
+    let bytes = match name {
+        "maskmovq" => Some(8),
+        "maskmovdqu" | "vmaskmovdqu" => Some(16),
+        _ => None,
+    };
+    if let Some(bytes) = bytes.filter(|_| !prefixes.segment) {
+        return Some(Known::Effect(Effect::Masked(Kind::MaskedStream, bytes)));
     }
     is_refused(name).then_some(Known::Refused(REFUSED))
 }
 
 /// Instructions that access memory, or something else that is not seen, without saying so.
 fn is_refused(name: &str) -> bool {
-    const STARTS: [&str; 12] = [
-        "xsave", "xrstor", "fxsave", "fxrstor", "enqcmd", "tile", "iret", "sysenter", "sysexit",
-        "sysret", "xbegin", "monitor",
+    const STARTS: [&str; 14] = [
+        "maskmov",
+        "vmaskmovdqu",
+        "xsave",
+        "xrstor",
+        "fxsave",
+        "fxrstor",
+        "enqcmd",
+        "tile",
+        "iret",
+        "sysenter",
+        "sysexit",
+        "sysret",
+        "xbegin",
+        "monitor",
     ];
     STARTS.iter().any(|start| name.starts_with(start))
         || matches!(

@@ -6,6 +6,7 @@ use super::effect::{Effect, effect, is_replaced, moves_before, stack};
 use super::frames::{Function, Functions};
 use super::gather::{self, gather};
 use super::instruction::Instruction;
+use super::masked::masked;
 use super::operand::{BP, DI, Memory, SP, is_general};
 use super::program::{Program, What};
 use crate::abi::{self, Kind};
@@ -162,8 +163,10 @@ impl Site<'_> {
             }
             Effect::Gather => {
                 if let (Some(found), Some(memory)) = (gather(instruction), instruction.memory()) {
-                    let entry = abi::entry(self.function.directed, self.function.vectors);
-                    part.before = gather::lines(&found, instruction, memory, entry, unique);
+                    let entry = abi::entry(false, self.function.vectors);
+                    part.before = self.lines(Kind::Several, 0, Address::None);
+                    let all = gather::lines(&found, instruction, memory, entry, unique);
+                    part.before.extend(all);
                 }
             }
             Effect::Copy => {
@@ -171,9 +174,11 @@ impl Site<'_> {
                     (instruction.memory(), instruction.registers().next())
                 {
                     part.before = self.lines(Kind::Load, 64, Address::Memory(from));
-                    part.before.extend(self.lines(Kind::Stream, 64, Address::Register(to)));
+                    let what = Kind::Stream.what(64) | abi::SAME;
+                    part.before.extend(self.call_with(what, Vec::new(), Address::Register(to)));
                 }
             }
+            Effect::Masked(kind, bytes) => self.masked(kind, bytes, counts, &mut part),
             Effect::Access(kind, bytes) => {
                 let Some(memory) = instruction.memory() else { return Ok(part) };
                 if self.is_private(kind, memory) {
@@ -187,7 +192,19 @@ impl Site<'_> {
         Ok(part)
     }
 
-    /// Whether nothing else can reach what the instruction accesses.
+    fn masked(&self, kind: Kind, bytes: u16, counts: &mut Counts, part: &mut Part) {
+        let Some(found) = masked(self.instruction) else { return };
+        let plain = if kind == Kind::MaskedLoad { Kind::Load } else { Kind::Store };
+        let address = match self.instruction.memory() {
+            Some(memory) if self.is_private(plain, memory) => return counts.private(plain),
+            Some(memory) => Address::Memory(memory),
+            None => Address::Register("rdi"),
+        };
+        part.before = self.call_with(kind.what(found.length(bytes)), found.lines(bytes), address);
+    }
+
+    /// Whether nothing else can reach what the instruction accesses. An index into a frame whose
+    /// address goes nowhere stays in it.
     fn is_private(&self, kind: Kind, memory: &Memory<'_>) -> bool {
         if !matches!(kind, Kind::Load | Kind::Store | Kind::Modify) {
             return false;
@@ -197,11 +214,20 @@ impl Site<'_> {
         }
         let Some(base) = memory.base else { return false };
         let frame = is_general(base, SP) || self.function.frame_pointer && is_general(base, BP);
-        frame && memory.index.is_none() && memory.segment.is_none() && !self.function.exposes
+        frame && memory.segment.is_none() && !self.function.exposes
     }
 
     fn lines(&self, kind: Kind, bytes: u16, address: Address<'_>) -> Vec<String> {
+        self.call_with(kind.what(bytes), Vec::new(), address)
+    }
+
+    /// The call, after lines that may use `%rdi` and leave the flags alone.
+    fn call_with(&self, what: u32, first: Vec<String>, address: Address<'_>) -> Vec<String> {
         let mut lines = vec![format!("movq\t%rdi, {:#x}", abi::SAVED)];
+        if !first.is_empty() {
+            lines.extend(first);
+            lines.push(format!("movq\t{:#x}, %rdi", abi::SAVED));
+        }
         let thread = match address {
             Address::None => false,
             Address::Memory(memory) => self.address(memory, &mut lines),
@@ -221,9 +247,22 @@ impl Site<'_> {
             lines.push("leaq\t(%rax,%rdi), %rdi".to_string());
             lines.push("popq\t%rax".to_string());
         }
-        let entry = abi::entry(self.flags || self.function.directed, self.function.vectors);
-        lines.push(format!("movl\t${:#x}, {:#x}", kind.what(bytes), abi::WHAT));
+        // An entry keeps those flags that computations set, and clears the direction.
+        let directed = self.function.directed;
+        let mut what = what;
+        if directed {
+            lines.push("pushfq".into());
+            if has_direction(what) {
+                lines.extend([format!("popq\t{:#x}", abi::FLAGS), "pushfq".into()]);
+                what |= u32::from(abi::DIRECTED);
+            }
+        }
+        let entry = abi::entry(self.flags && !directed, self.function.vectors);
+        lines.push(format!("movl\t${what:#x}, {:#x}", abi::WHAT));
         lines.push(format!("call\t*{:#x}", abi::ENTRIES + 8 * entry));
+        if directed {
+            lines.push("popfq".into());
+        }
         if self.function.red_zone {
             lines.push("leaq\t128(%rsp), %rsp".to_string());
         }
@@ -257,6 +296,12 @@ impl Site<'_> {
         }
         false
     }
+}
+
+/// Whether it is a string instruction of which the direction matters.
+fn has_direction(what: u32) -> bool {
+    let strings = [Kind::RepMovs, Kind::RepStos, Kind::Movs, Kind::Stos];
+    strings.iter().any(|kind| *kind as u32 == what >> 16)
 }
 
 /// A jump that only reaches near targets, over a jump that reaches all.
@@ -308,10 +353,10 @@ mod tests {
 
     #[test]
     fn the_red_zone_is_stepped_over_after_the_address_is_taken() {
-        let found = gcc("movl %edi, -4(%rsp)\nmovl -4(%rsp,%rax,4), %ecx\nret");
+        let found = gcc("leaq -8(%rsp), %rdx\nmovl -4(%rsp,%rax,4), %ecx\nret");
         let expected = [
             "f:",
-            "movl %edi, -4(%rsp)",
+            "leaq -8(%rsp), %rdx",
             "movq %rdi, 0x5ea00000",
             "leaq -4(%rsp,%rax,4), %rdi",
             "leaq -128(%rsp), %rsp",
@@ -319,6 +364,52 @@ mod tests {
             "call *0x5ea00100",
             "leaq 128(%rsp), %rsp",
             "movl -4(%rsp,%rax,4), %ecx",
+            "ret",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn an_index_into_a_frame_that_nobody_else_knows_stays_there() {
+        let found = gcc("movl -40(%rsp,%rax,4), %ecx\nret");
+        assert!(!found.iter().any(|line| line.starts_with("call")), "{found:?}");
+        let found = gcc("movl (%rdi,%rax,4), %ecx\nret");
+        assert!(found.iter().any(|line| line.starts_with("call")), "{found:?}");
+    }
+
+    #[test]
+    fn a_masked_store_tells_its_mask_and_then_its_address() {
+        let found = gcc("maskmovdqu %xmm1, %xmm0\nret");
+        let expected = [
+            "f:",
+            "movq %rdi, 0x5ea00000",
+            "pmovmskb %xmm1, %edi",
+            "movq %rdi, 0x5ea00028",
+            "movq 0x5ea00000, %rdi",
+            "movq %rdi, %rdi",
+            "movl $0x140110, 0x5ea00008",
+            "call *0x5ea00110",
+            "maskmovdqu %xmm1, %xmm0",
+            "ret",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_direction_is_told_and_kept() {
+        let found = gcc("std\nrep movsb\ncld\nret");
+        let expected = [
+            "f:",
+            "std",
+            "movq %rdi, 0x5ea00000",
+            "pushfq",
+            "popq 0x5ea00030",
+            "pushfq",
+            "movl $0xc8001, 0x5ea00008",
+            "call *0x5ea00100",
+            "popfq",
+            "rep movsb",
+            "cld",
             "ret",
         ];
         assert_eq!(found, expected);
@@ -397,7 +488,7 @@ mod tests {
     fn a_copy_of_64_bytes_is_a_load_and_a_store_past_the_caches() {
         let found = gcc("movdir64b 8(%rax), %rbx\nret");
         assert_eq!(found[2..4], ["leaq 8(%rax), %rdi", "movl $0x40, 0x5ea00008"]);
-        assert_eq!(found[6..8], ["movq %rbx, %rdi", "movl $0x40040, 0x5ea00008"]);
+        assert_eq!(found[6..8], ["movq %rbx, %rdi", "movl $0x80040040, 0x5ea00008"]);
         assert_eq!(found[9], "movdir64b 8(%rax), %rbx");
     }
 

@@ -91,7 +91,9 @@ fn is_quiet(base: &str) -> bool {
     base.starts_with('f')
         || matches!(
             base,
-            "kandw"
+            "maskmovdqu"
+                | "maskmovq"
+                | "kandw"
                 | "knotw"
                 | "korw"
                 | "kxorw"

@@ -49,7 +49,7 @@ pub(crate) fn gather<'a>(instruction: &Instruction<'a>) -> Option<Gather<'a>> {
     Some(Gather { kind, bytes, index_bytes, elements, mask })
 }
 
-/// The calls before a gather; `unique` tells its labels from all others.
+/// The calls for the elements of a gather; `unique` tells its labels from all others.
 pub(crate) fn lines(
     gather: &Gather<'_>,
     instruction: &Instruction<'_>,
@@ -82,7 +82,8 @@ pub(crate) fn lines(
         lines.push(format!("movq\t%rdi, {:#x}", abi::SAVED));
         lines.push(format!("{load}\t{}(%rsp), %{scratch}", PUSHED + element * gather.index_bytes));
         lines.push(format!("leaq\t{}, %rdi", address(memory, scratch)));
-        lines.push(format!("movl\t${:#x}, {:#x}", gather.kind.what(gather.bytes), abi::WHAT));
+        let what = gather.kind.what(gather.bytes) | abi::SAME;
+        lines.push(format!("movl\t${what:#x}, {:#x}", abi::WHAT));
         lines.push(format!("call\t*{:#x}", abi::ENTRIES + 8 * entry));
         lines.push(format!("{label}:"));
     }

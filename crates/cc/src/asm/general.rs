@@ -231,7 +231,7 @@ mod tests {
     fn what_is_not_understood_is_an_error_that_names_it() {
         for text in [
             "xbogus (%rax)",
-            "maskmovdqu %xmm0, %xmm1",
+            "fs maskmovdqu %xmm0, %xmm1",
             "fxsave (%rax)",
             "xsaveopt (%rax)",
             "xbegin 1f",

@@ -1,7 +1,8 @@
 //! The instructions on vector registers, and what they do to memory.
 
-use super::effect::Known;
+use super::effect::{Effect, Known};
 use super::instruction::Instruction;
+use super::masked::is_masked;
 use super::operand::vector;
 use crate::abi::Kind;
 use convert::conversion;
@@ -38,7 +39,15 @@ pub(crate) fn effect(instruction: &Instruction<'_>) -> Option<Known> {
         _ if instruction.memory_is_last() => Kind::Store,
         _ => Kind::Load,
     };
-    Some(Known::access(kind, bytes.map(|bytes| bytes / broadcast)))
+    let bytes = bytes.map(|bytes| bytes / broadcast);
+    let masked = match kind {
+        Kind::Load => Kind::MaskedLoad,
+        _ => Kind::MaskedStore,
+    };
+    match bytes.filter(|_| is_masked(instruction)) {
+        Some(bytes) => Some(Known::Effect(Effect::Masked(masked, bytes))),
+        None => Some(Known::access(kind, bytes)),
+    }
 }
 
 /// The widest vector register that the instruction names.
@@ -300,7 +309,7 @@ mod tests {
             ("movsd %xmm0, (%rax)", Kind::Store, 8),
             ("movups (%rax), %xmm0", Kind::Load, 16),
             ("vmovdqu %ymm0, (%rax)", Kind::Store, 32),
-            ("vmovdqu64 (%rax), %zmm0{%k1}{z}", Kind::Load, 64),
+            ("vmovdqu64 (%rax), %zmm0", Kind::Load, 64),
             ("vmovntdq %ymm0, (%rax)", Kind::Stream, 32),
             ("movntps %xmm0, (%rax)", Kind::Stream, 16),
             ("movhps %xmm0, 8(%rax)", Kind::Store, 8),
@@ -327,7 +336,6 @@ mod tests {
             ("pmovzxbw (%rax), %xmm0", Kind::Load, 8),
             ("vpmovzxbd (%rax), %ymm0", Kind::Load, 8),
             ("vpmovqb %zmm0, (%rax)", Kind::Store, 8),
-            ("vmaskmovps %ymm0, %ymm1, (%rax)", Kind::Store, 32),
             ("kmovq (%rax), %k1", Kind::Load, 8),
             ("ldmxcsr (%rax)", Kind::Load, 4),
             ("stmxcsr (%rax)", Kind::Store, 4),

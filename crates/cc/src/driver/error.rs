@@ -50,6 +50,18 @@ pub enum CcError {
         /// What was noted.
         text: String,
     },
+    /// A program with threads that nobody sees wait.
+    #[error(
+        "{} uses OpenMP ({library}), whose threads wait in the kernel and cannot be simulated: \
+         start threads with pthread_create or std::thread",
+        path.display()
+    )]
+    OpenMp {
+        /// The program.
+        path: PathBuf,
+        /// The library that starts the threads.
+        library: String,
+    },
     /// Embedded code of another version.
     #[error("{} was compiled by another version of seawall: build it again", .0.display())]
     OtherVersion(PathBuf),

@@ -60,6 +60,13 @@ pub(crate) fn is_of_the_system(soname: &str) -> bool {
     base.split_once(".so").is_some_and(|(name, _)| NAMES.contains(&name))
 }
 
+/// True for the libraries of compilers that start threads for OpenMP.
+pub(crate) fn is_of_openmp(soname: &str) -> bool {
+    let base = Path::new(soname).file_name().and_then(OsStr::to_str).unwrap_or(soname);
+    base.split_once(".so")
+        .is_some_and(|(name, _)| ["libgomp", "libomp", "libiomp5"].contains(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +93,6 @@ mod tests {
         assert!(is_of_the_system("libstdc++.so.6"));
         assert!(is_of_the_system("/lib64/ld-linux-x86-64.so.2"));
         assert!(!is_of_the_system("libcrypto.so.3"));
+        assert!(is_of_openmp("libgomp.so.1") && !is_of_openmp("libm.so.6"));
     }
 }

@@ -47,6 +47,7 @@ const SUPPORT: &[(&str, &str)] = files![
     "threads.c",
     "time.c",
     "waiting.c",
+    "wide.c",
 ];
 
 /// The folder of the support library in debug information.

@@ -36,6 +36,29 @@ __attribute__((noinline)) static void events(char *p) {
     CHECK(SCAN, NULL, 1, "pushq %%rsi; lodsb; popq %%rsi", "S"(p));
 }
 
+#define MASKED(kind, address, length, mask, ...)                                                  \
+    do {                                                                                          \
+        CHECK(kind, address, length, __VA_ARGS__);                                                \
+        if (test_mask != (mask)) failures++, printf("mask %lx, not %lx\n", test_mask, (long)(mask)); \
+    } while (0)
+
+__attribute__((noinline)) static void masked(char *p) {
+    long top = 1l << 63;
+    MASKED(MASKED_STREAM, p, 1 << 8 | 16, 0x8080,
+           "movq %1, %%xmm0; punpcklqdq %%xmm0, %%xmm0; maskmovdqu %%xmm0, %%xmm0", "D"(p), "r"(top));
+    MASKED(MASKED_STREAM, p, 1 << 8 | 8, 0x80, "movq %1, %%mm0; maskmovq %%mm0, %%mm0; emms",
+           "D"(p), "r"(top));
+    if (__builtin_cpu_supports("avx"))
+        MASKED(MASKED_STORE, p + 8, 4 << 8 | 16, 2,
+               "vmovq %1, %%xmm0; vmaskmovps %%xmm0, %%xmm0, 8(%0)", "D"(p), "r"(top));
+    if (__builtin_cpu_supports("avx512bw")) {
+        MASKED(MASKED_STORE, p + 64, 4 << 8 | 64, 0x5151,
+               "movl $0x5151, %%eax; kmovw %%eax, %%k1; vmovdqu32 %%zmm0, 64(%0)%{%%k1%}", "r"(p));
+        MASKED(MASKED_STORE, p, 0x8000 | 4 << 8 | 64, 3,
+               "movl $3, %%eax; kmovw %%eax, %%k1; vpcompressd %%zmm0, (%0)%{%%k1%}", "r"(p));
+    }
+}
+
 /* Thread-local storage: no base, bases, %rdi as a base. */
 __attribute__((noinline)) static void thread_cells(void) {
     long thread;
@@ -78,6 +101,7 @@ static long system_call(long number) {
 
 int main(void) {
     events(memory);
+    masked(memory);
     thread_cells();
     long cells[2] = {-1, 41};
     if (flags_live(cells) != 1 || cells[1] != 43) failures++, printf("flags are lost\n");

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 struct access test_last;
-unsigned long test_counts[18], test_bytes[18];
+unsigned long test_counts[KINDS], test_bytes[KINDS], test_mask;
 static volatile uint64_t *const page = (volatile uint64_t *)PAGE;
 char test_avx, test_avx512;
 
@@ -18,13 +18,13 @@ unsigned long test_stack_loads(void) { return page[3]; }
 unsigned long test_stack_stores(void) { return page[4]; }
 
 void test_reset(void) {
-    for (int kind = 0; kind < 18; kind++) test_counts[kind] = test_bytes[kind] = 0;
+    for (int kind = 0; kind < KINDS; kind++) test_counts[kind] = test_bytes[kind] = 0;
     page[2] = page[3] = page[4] = 0;
 }
 
 int test_expect(const char *what, unsigned kind, const void *address, unsigned bytes) {
     int wrong = test_counts[kind] != 1 || test_bytes[kind] != bytes;
-    for (unsigned other = 0; other < 18; other++) wrong |= other != kind && test_counts[other] != 0;
+    for (unsigned other = 0; other < KINDS; other++) wrong |= other != kind && test_counts[other] != 0;
     if (address) wrong |= test_last.address != address || test_last.kind != kind;
     if (wrong)
         printf("%s: %lu of kind %u, %lu bytes, last %u at %p (expected %p)\n", what,
@@ -53,16 +53,20 @@ static void system_call(struct registers *registers) {
 
 void test_record(char *address, struct registers *registers) {
     uint32_t what = (uint32_t)page[1];
-    unsigned kind = what >> 16, bytes = what & 0xffff;
-    if (kind > 17) abort();
+    unsigned kind = what >> 16 & 0x7fff, bytes = what & 0xffff;
+    if (kind >= KINDS) abort();
     test_counts[kind]++;
     if (kind >= REP_MOVS && kind <= SCAN) {
-        string(kind, registers, bytes);
+        string(kind, registers, bytes & 0x7fff);
     } else if (kind == SYSCALL) {
         system_call(registers);
+    } else if (kind >= MASKED_LOAD && kind <= MASKED_STREAM) {
+        test_bytes[kind] += bytes;
+        test_mask = page[5];
+        test_last = (struct access){kind, address, bytes};
     } else {
         test_bytes[kind] += bytes;
-        if ((kind >= SFENCE && kind <= PAUSE) != (bytes == 0)) abort();
+        if ((kind >= SFENCE && kind <= PAUSE || kind == SEVERAL) != (bytes == 0)) abort();
     }
     if (bytes && kind < REP_MOVS) {
         /* A wrong address would be likely to fault. */

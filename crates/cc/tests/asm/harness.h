@@ -6,7 +6,7 @@
 
 enum kind {
     LOAD, STORE, MODIFY, LOCKED, STREAM, CLWB, CLFLUSHOPT, CLFLUSH, SFENCE, MFENCE, LFENCE, PAUSE,
-    REP_MOVS, REP_STOS, MOVS, STOS, SCAN, SYSCALL
+    REP_MOVS, REP_STOS, MOVS, STOS, SCAN, SYSCALL, MASKED_LOAD, MASKED_STORE, MASKED_STREAM, SEVERAL, KINDS
 };
 /* What the entries saw last. */
 struct access { unsigned kind; char *address; unsigned bytes; };
@@ -15,7 +15,7 @@ struct access { unsigned kind; char *address; unsigned bytes; };
 extern "C" {
 #endif
 extern struct access test_last;
-extern unsigned long test_counts[18], test_bytes[18];
+extern unsigned long test_counts[KINDS], test_bytes[KINDS], test_mask;
 unsigned long test_instructions(void);
 unsigned long test_stack_loads(void);
 unsigned long test_stack_stores(void);

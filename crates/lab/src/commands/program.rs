@@ -25,6 +25,7 @@ use std::sync::atomic::AtomicBool;
 mod cell;
 mod command;
 mod native;
+mod output;
 mod plot;
 mod record;
 pub(super) mod sites;
@@ -94,6 +95,9 @@ pub struct ProgramOptions {
     /// Do not run it natively first; it must return 0 then
     #[arg(long, requires = "command")]
     pub no_native: bool,
+    /// Show what it prints, natively and under each design
+    #[arg(long, requires = "command")]
+    pub show_output: bool,
     /// Stop a run of it after so many seconds [default: 3600]
     #[arg(long = "program-seconds", value_name = "N", requires = "command")]
     pub seconds: Option<u64>,
@@ -201,6 +205,7 @@ pub struct ProgramPlan {
     from: From,
     input: Option<PathBuf>,
     no_native: bool,
+    show_output: bool,
     seconds: u64,
     machine_name: String,
     baseline: String,
@@ -220,6 +225,10 @@ pub(crate) struct ProgramCell {
     crashed: Option<Ran>,
     /// What it returned, where that is not what it returns natively.
     wrong: Option<String>,
+    /// Where what it printed differs from what it prints natively.
+    differs: Option<output::Difference>,
+    /// What it printed, if that is to be shown.
+    printed: Option<String>,
     /// Stores to persistent memory that were not seen, with the places that found them.
     unseen: Vec<String>,
 }
@@ -229,6 +238,8 @@ pub(crate) struct ProgramCell {
 pub struct Programs {
     plan: ProgramPlan,
     cells: Vec<ProgramCell>,
+    /// What it printed natively, if that is to be shown.
+    printed: Option<String>,
     /// Parts of the program that were not compiled with `seawall cc`.
     opaque: Vec<String>,
     is_partial: bool,
@@ -328,6 +339,7 @@ impl Experiment for ProgramExperiment {
             from,
             input: options.input.clone(),
             no_native: options.no_native,
+            show_output: options.show_output,
             seconds,
             machine_name: self.machine.clone(),
             baseline,
@@ -355,8 +367,9 @@ impl Experiment for ProgramExperiment {
         let run = |point: &ProgramPoint| bench.run(&plan, point, &native, stop);
         let cells = run_all(&plan.points, plan.jobs, progress, stop, run)?;
         let is_partial = cells.iter().any(Option::is_none);
+        let printed = native.printed(&plan)?;
         let (cells, opaque) = (cells.into_iter().flatten().collect(), bench.opaque);
-        Ok(Programs { plan, cells, opaque, is_partial })
+        Ok(Programs { plan, cells, printed, opaque, is_partial })
     }
 }
 

@@ -2,7 +2,9 @@
  * wrong. The output is the same wherever it runs: no addresses, no times.
  *
  *     features              runs all tests
- *     features NAME...      runs these */
+ *     features NAME...      runs these
+ *
+ * Link it with -lm -latomic. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <cpuid.h>
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -114,6 +117,27 @@ static void atomics_128(void)
     wide.low = wide.high = 0;
     run_threads(4, add_wide);
     CHECK(wide.low == 800 && wide.high == 2400);
+}
+
+/* Of libatomic. */
+static _Atomic unsigned __int128 wider;
+
+static void *add_wider(void *thread)
+{
+    for (unsigned n = 0; n < 200; n++)
+        wider += ((unsigned __int128)2 << 64) + 5;
+    return (void *)((uintptr_t)thread + 1);
+}
+
+static void atomics_of_a_library(void)
+{
+    unsigned __int128 old = 3, many = ((unsigned __int128)1600 << 64) + 4000;
+    wider = 0;
+    run_threads(4, add_wider);
+    CHECK(wider == many);
+    CHECK(!atomic_compare_exchange_strong(&wider, &old, 1) && old == many);
+    CHECK(atomic_compare_exchange_strong(&wider, &old, 1) && atomic_exchange(&wider, 6) == 1);
+    CHECK(atomic_fetch_or(&wider, 9) == 6 && atomic_fetch_sub(&wider, 15) == 15 && wider == 0);
 }
 
 static _Atomic uint16_t narrow[4];
@@ -237,13 +261,17 @@ static void non_temporal(void)
                      : "r"(0x500000006)
                      : "xmm0", "memory");
     __asm__ volatile("movntiq %1, %0" : "=m"(words[12]) : "r"(99l) : "memory");
-    __asm__ volatile("maskmovdqu %%xmm1, %%xmm0"
+    __m128i bytes = _mm_set1_epi8(0x77);
+    _mm_maskmoveu_si128(bytes, _mm_set_epi32(0, 0x80, 0, 1 << 31), (char *)&words[16]);
+    __asm__ volatile("movq %1, %%mm0; maskmovq %%mm0, %%mm0; emms"
                      :
-                     : "x"(0), "D"(&words[16])
-                     : "xmm0", "xmm1", "memory");
+                     : "D"(&words[20]), "r"(0xff00000000000080)
+                     : "mm0", "memory");
     _mm_sfence();
     CHECK(words[1] == 11 && words[2] == 0x21 && words[3] == 0x16);
     CHECK(words[4] == 1 && words[7] == 4 && words[8] == 6 && words[9] == 5 && words[12] == 99);
+    CHECK(words[16] == 0x77000000 && words[17] == 0 && words[18] == 0x77 && words[19] == 0);
+    CHECK(words[20] == 0x80 && words[21] == (int)0xff000000 && words[22] == 0);
     CHECK(reals[0] == 1.5f && reals[3] == 1.5f && ((double *)reals)[2] == 2.5);
     memset(reals, 0, sizeof reals);
     if (__builtin_cpu_supports("avx")) {
@@ -508,6 +536,36 @@ __attribute__((target("avx2"))) static void masked_avx2(int *at)
     CHECK(gathered[0] == -5 && gathered[1] == 1 && gathered[6] == -5 && gathered[7] == 7);
 }
 
+__attribute__((target("avx512f,avx512bw"))) static void masked_avx512(int *at)
+{
+    __m512i steps = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    for (int n = 0; n < 160; n++)
+        at[n] = n;
+    _mm512_mask_storeu_epi32(at, 0x8001, _mm512_set1_epi32(-1));
+    CHECK(at[0] == -1 && at[1] == 1 && at[14] == 14 && at[15] == -1);
+    _mm512_mask_storeu_epi8(at + 16, 0x11, _mm512_set1_epi8(0));
+    CHECK(at[16] == 0 && at[17] == 0 && at[18] == 18);
+    _mm512_mask_compressstoreu_epi32(at + 32, 0xa000, steps);
+    CHECK(at[32] == 13 && at[33] == 15 && at[34] == 34);
+    _mm512_mask_i32scatter_epi32(at + 48, 0xfffe, steps, _mm512_set1_epi32(7), 8);
+    CHECK(at[48] == 48 && at[50] == 7 && at[51] == 51 && at[78] == 7 && at[80] == 80);
+    __m512i some = _mm512_maskz_loadu_epi32(0x8, at + 80);
+    CHECK(_mm512_mask_reduce_add_epi32(0xffff, some) == 83);
+}
+
+/* Memory that ends with a page, of which masked accesses may name what comes after it. */
+__attribute__((target("avx512f"))) static void masked_at_the_end(void)
+{
+    size_t page = 4096;
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int *last = (int *)(pages + page) - 2;
+    CHECK(pages != MAP_FAILED && munmap(pages + page, page) == 0);
+    _mm512_mask_storeu_epi32(last, 3, _mm512_set1_epi32(5));
+    __m512i some = _mm512_maskz_loadu_epi32(3, last);
+    CHECK(last[1] == 5 && _mm512_reduce_add_epi32(some) == 10);
+    munmap(pages, page);
+}
+
 static void vectors(void)
 {
     static _Alignas(32) int at[800];
@@ -520,6 +578,10 @@ static void vectors(void)
         masked_avx2(at);
     }
     CHECK(wide_sum == sum && at[9] == 9);
+    if (__builtin_cpu_supports("avx512bw")) {
+        masked_avx512(at + 160);
+        masked_at_the_end();
+    }
     __m128i four = _mm_loadu_si128((const __m128i *)(at + 9));
     CHECK(_mm_cvtsi128_si32(_mm_shuffle_epi32(four, 0xff)) == 12);
 }
@@ -862,8 +924,17 @@ static void times(void)
     CHECK(((uint64_t)high << 32 | low) >= first);
 }
 
+static long early_cores;
+
+/* Before main, when no thread of the program runs yet. */
+__attribute__((constructor)) static void ask_early(void)
+{
+    early_cores = sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 static void environment(void)
 {
+    CHECK(early_cores > 0);
     CHECK(setenv("FEATURES", "7", 1) == 0 && !strcmp(getenv("FEATURES"), "7"));
     CHECK(unsetenv("FEATURES") == 0 && !getenv("FEATURES") && getpid() > 0);
     CHECK(sysconf(_SC_PAGESIZE) == 4096 && sysconf(_SC_NPROCESSORS_ONLN) > 0);
@@ -882,6 +953,7 @@ static const struct test {
     {"atomics_32", atomics_32},
     {"atomics_64", atomics_64},
     {"atomics_128", atomics_128},
+    {"atomics_of_a_library", atomics_of_a_library},
     {"atomics_shared", atomics_shared},
     {"locked_instructions", locked_instructions},
     {"flushes", flushes},

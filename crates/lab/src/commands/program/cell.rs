@@ -1,6 +1,7 @@
 //! One run of a program under a design, and the same run with crashes.
 
-use super::native::{self, Native};
+use super::native::{self, Native, unreadable};
+use super::output::Output;
 use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, sites};
 use crate::LabError;
 use rand::{RngExt, SeedableRng};
@@ -68,6 +69,11 @@ impl Bench {
             let points = crash_points(stores, plan.crashes, plan.seed);
             Some(self.once(plan, point, &name("crash"), (points, judge), stop)?)
         };
+        let output = Output::of(&self.folder.path().join(name("run")));
+        let native_output = native.output.as_ref();
+        let differs = native_output.map(|native| output.difference(native)).transpose();
+        let differs = differs.map_err(unreadable)?.flatten();
+        let printed = plan.show_output.then(|| output.text()).transpose().map_err(unreadable)?;
         let wrong = (ran.exit_code != native.exit_code).then(|| {
             let said = native::last_words(&self.folder.path().join(name("run")));
             format!("it returned {} and not {}{said}", ran.exit_code, native.exit_code)
@@ -79,7 +85,8 @@ impl Bench {
             let places = unseen.iter().take(3).map(|place| format!("\n  {place}")).collect();
             return Err(LabError::Unseen { program, words, places });
         }
-        Ok(ProgramCell { design: point.design.clone(), ran, crashed, wrong, unseen })
+        let design = point.design.clone();
+        Ok(ProgramCell { design, ran, crashed, wrong, differs, printed, unseen })
     }
 
     fn judge(&self, plan: &ProgramPlan, point: &ProgramPoint) -> Judge {

@@ -3,6 +3,7 @@
 use super::ProgramPlan;
 use super::cell::Bench;
 use super::command::ProgramCommand;
+use super::output::Output;
 use crate::LabError;
 use seawall_program::ProgramError;
 use seawall_sim::SimError;
@@ -15,6 +16,21 @@ use std::time::{Duration, Instant};
 /// What it did.
 pub(super) struct Native {
     pub(super) exit_code: i32,
+    /// What it printed, if it ran.
+    pub(super) output: Option<Output>,
+}
+
+impl Native {
+    /// What it printed, if that is to be shown.
+    pub(super) fn printed(&self, plan: &ProgramPlan) -> Result<Option<String>, LabError> {
+        let output = self.output.as_ref().filter(|_| plan.show_output);
+        output.map(|output| output.text().map_err(unreadable)).transpose()
+    }
+}
+
+/// The output of a run cannot be read.
+pub(super) fn unreadable(error: std::io::Error) -> LabError {
+    ProgramError::Io { what: "cannot read what a program printed".into(), error }.into()
 }
 
 /// Runs it once.
@@ -24,7 +40,7 @@ pub(super) fn run(
     stop: &AtomicBool,
 ) -> Result<Native, LabError> {
     if plan.no_native {
-        return Ok(Native { exit_code: 0 });
+        return Ok(Native { exit_code: 0, output: None });
     }
     let folder = bench.folder("native")?;
     let input = plan.input.as_deref();
@@ -40,7 +56,7 @@ pub(crate) fn prepare(
 ) -> Result<(), LabError> {
     let said = tempfile::tempdir().map_err(|error| LabError::Folder { error })?;
     let pool = folder.join("pool");
-    let Native { exit_code } = run_in(said.path(), &pool, command, None, seconds, stop)?;
+    let Native { exit_code, .. } = run_in(said.path(), &pool, command, None, seconds, stop)?;
     if exit_code == 0 {
         return Ok(());
     }
@@ -82,7 +98,7 @@ fn run_in(
                 let (program, how) = (program.clone(), format!("cannot run natively: {status}"));
                 return Err(ProgramError::Ended { program, how, said: last_words(folder) }.into());
             };
-            return Ok(Native { exit_code });
+            return Ok(Native { exit_code, output: Some(Output::of(folder)) });
         }
         let is_late = begin.elapsed() > Duration::from_secs(seconds);
         if is_late || stop.load(Ordering::Relaxed) {

@@ -34,6 +34,8 @@ pub struct ProgramRecord {
     pub pm_bytes: u64,
     /// Bytes of pages of other memory that it touched.
     pub dram_bytes: u64,
+    /// Words that it stored to persistent memory.
+    pub pm_stores: u64,
     /// Cycles of the region that was measured.
     pub cycles: u64,
     /// `cycles` over that of `baseline`.
@@ -138,6 +140,7 @@ impl Programs {
             from: plan.from,
             pm_bytes: ran.touched[0],
             dram_bytes: ran.touched[1],
+            pm_stores: ran.stored[1],
             cycles: ran.cycles,
             time: self.relative(cell),
             baseline: plan.baseline.clone(),

@@ -1,5 +1,6 @@
 //! What is printed of a program under designs, at most 100 columns wide.
 
+use super::output::shown;
 use super::{Judged, ProgramCell, Programs};
 use crate::engine::spent::Groups;
 use comfy_table::Table;
@@ -51,7 +52,9 @@ impl Programs {
             let _ = writeln!(text, "not compiled with `seawall cc`, so not simulated: {parts}");
         }
         text += &self.unseen_text();
-        text + &self.broken_text()
+        text += &self.difference_text();
+        text += &self.broken_text();
+        text + &self.output_text()
     }
 
     fn table(&self) -> Table {
@@ -131,6 +134,31 @@ impl Programs {
             let _ = writeln!(text, "  {place}");
         }
         text
+    }
+
+    fn difference_text(&self) -> String {
+        let differ = || self.cells.iter().filter_map(|cell| Some((cell, cell.differs.as_ref()?)));
+        if differ().next().is_none() {
+            return String::new();
+        }
+        let mut text =
+            "\nWARNING: it printed something else than natively: times and the order of \
+                        threads may differ,\nresults may not; --show-output shows all of it\n"
+                .to_owned();
+        for (cell, difference) in differ() {
+            let _ = write!(text, "  under {}, {difference}", cell.design.text);
+        }
+        text
+    }
+
+    /// What it printed, if the user asks for it.
+    fn output_text(&self) -> String {
+        let native = self.printed.as_ref().map(|text| ("natively".to_owned(), text));
+        let cells = self.cells.iter().filter_map(|cell| {
+            Some((format!("under {}", cell.design.text), cell.printed.as_ref()?))
+        });
+        let runs: Vec<_> = native.into_iter().chain(cells).collect();
+        shown(runs.iter().map(|(name, text)| (&name[..], &text[..])))
     }
 
     fn broken_text(&self) -> String {

@@ -1,12 +1,14 @@
 /* litmus.c: small racy programs with plain loads and stores, whose outcomes tell the memory model.
  *
- *     litmus NAME ROUNDS        litmus list
+ *     litmus NAME ROUNDS [OUTCOME...]        litmus list
  *
- * Each round, the threads meet at a spinning barrier, wait for a few turns that depend on round and
- * thread, and run the test once; then thread 0 notes the outcome. Prints a line "name outcome
- * count" for each outcome seen, in the order of the numbers. x86 (TSO) forbids some of them: exits
- * with 1 if one was seen. Locations are x, y (each in a line of its own); a to d are what was read.
- * A test passes only if its accesses are single instructions in program order, hence volatile. */
+ * Each round, the threads meet at a spinning barrier, take some lines into their caches, wait for a
+ * few turns that depend on round and thread, and run the test once; then one of them notes the
+ * outcome. Prints a line "name outcome count" for each outcome seen, in the order of the numbers.
+ * If outcomes are given, exits with 1 if it has seen others or has missed one of them; those with
+ * a ? behind may be missed. Locations are x, y (each in a line of its own); a to d are what was
+ * read. A test tells something only if its accesses are single instructions in program order, hence
+ * volatile. */
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <stdatomic.h>
@@ -18,14 +20,20 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "../../../../cc/include/seawall.h"
+
 #define THREADS_MAX 4
 #define OUTCOMES 256
+#define TURNS 64
 
 typedef volatile uint64_t word;
 
+/* On a page of their own, which is persistent, so that designs see the stores to them. */
 static struct {
-    _Alignas(64) word x;
+    _Alignas(4096) word x;
+    word beside_x;
     _Alignas(64) word y;
+    word beside_y;
 } at;
 /* What the threads read; each in a line of its own, so that noting it does not disturb. */
 static struct {
@@ -156,59 +164,22 @@ static void n6(unsigned thread)
     }
 }
 
-/* Forbidden outcomes, over a, b, c, d (what was read) and x, y (at the end). */
-static int never(const uint64_t *o)
-{
-    return !o;
-}
-
-static int both_missed(const uint64_t *o)
-{
-    return o[0] == 0 && o[1] == 0;
-}
-
-static int mp_forbidden(const uint64_t *o)
-{
-    return o[0] == 1 && o[1] == 0;
-}
-
-static int lb_forbidden(const uint64_t *o)
-{
-    return o[0] == 1 && o[1] == 1;
-}
-
-static int two_writes_forbidden(const uint64_t *o)
-{
-    return o[4] == 1 && o[5] == 1;
-}
-
-static int iriw_forbidden(const uint64_t *o)
-{
-    return o[0] == 1 && o[1] == 0 && o[2] == 1 && o[3] == 0;
-}
-
-static int s_forbidden(const uint64_t *o)
-{
-    return o[0] == 1 && o[4] == 2;
-}
-
 static const struct test {
     const char *name;
     unsigned threads;
     const char *shown; /* the parts of its outcomes */
     void (*run)(unsigned thread);
-    int (*is_forbidden)(const uint64_t *outcome);
 } tests[] = {
-    {"SB", 2, "ab", sb, never},
-    {"SB+mfence", 2, "ab", sb_mfence, both_missed},
-    {"SB+xchg", 2, "ab", sb_xchg, both_missed},
-    {"MP", 2, "ab", mp, mp_forbidden},
-    {"LB", 2, "ab", lb, lb_forbidden},
-    {"2+2W", 2, "xy", two_writes, two_writes_forbidden},
-    {"IRIW", 4, "abcd", iriw, iriw_forbidden},
-    {"R", 2, "ay", r, never},
-    {"S", 2, "ax", s, s_forbidden},
-    {"N6", 2, "abxy", n6, never},
+    {"SB", 2, "ab", sb},
+    {"SB+mfence", 2, "ab", sb_mfence},
+    {"SB+xchg", 2, "ab", sb_xchg},
+    {"MP", 2, "ab", mp},
+    {"LB", 2, "ab", lb},
+    {"2+2W", 2, "xy", two_writes},
+    {"IRIW", 4, "abcd", iriw},
+    {"R", 2, "ay", r},
+    {"S", 2, "ax", s},
+    {"N6", 2, "abxy", n6},
 };
 
 static const struct test *test;
@@ -232,9 +203,23 @@ static void meet(void)
     }
 }
 
-static void delay(unsigned long round, unsigned thread)
+/* Random, the same in each run. */
+static uint64_t draw(unsigned long round, unsigned thread)
 {
-    volatile unsigned turns = (unsigned)((round * 7 + round / 16 * thread * 5 + thread) % 13);
+    uint64_t drawn = (round * THREADS_MAX + thread + 1) * 0x9e3779b97f4a7c15;
+    drawn = (drawn ^ drawn >> 32) * 0xbf58476d1ce4e5b9;
+    return drawn ^ drawn >> 29;
+}
+
+/* Perhaps takes lines of the test into the thread's own cache, then waits for some turns. */
+static void prepare(unsigned long round, unsigned thread)
+{
+    uint64_t drawn = draw(round, thread);
+    volatile unsigned turns = (unsigned)(drawn >> 8) % TURNS;
+    if (drawn % 4 == 0)
+        at.beside_x = round;
+    if (drawn / 4 % 4 == 0)
+        at.beside_y = round;
     while (turns)
         turns--;
 }
@@ -262,30 +247,51 @@ static void *work(void *argument)
     unsigned thread = (unsigned)(uintptr_t)argument;
     for (unsigned long round = 0; round < rounds; round++) {
         meet();
-        delay(round, thread);
+        prepare(round, thread);
         test->run(thread);
         meet();
-        if (thread == 0)
+        if (thread == round % test->threads)
             note();
     }
     return NULL;
 }
 
-/* Prints the outcome with this index if it was seen; returns whether it is forbidden. */
-static int report(unsigned index)
+/* The digits of the outcome with this index. */
+static void spell(unsigned index, char *digits)
 {
-    uint64_t outcome[6] = {0};
     size_t length = strlen(test->shown);
-    for (size_t n = 0; n < length; n++) {
-        char name = test->shown[n];
-        outcome[name >= 'x' ? name - 'x' + 4 : name - 'a'] = index >> 2 * (length - 1 - n) & 3;
-    }
-    int is_forbidden = test->is_forbidden(outcome);
-    printf("%s ", test->name);
     for (size_t n = 0; n < length; n++)
-        printf("%s%c=%d", n ? "," : "", test->shown[n], (int)part(outcome, test->shown[n]));
-    printf(" %lu%s\n", counts[index], is_forbidden ? " forbidden" : "");
-    return is_forbidden;
+        digits[n] = (char)('0' + (index >> 2 * (length - 1 - n) & 3));
+    digits[length] = 0;
+}
+
+static void report(unsigned index)
+{
+    char digits[8];
+    spell(index, digits);
+    printf("%s ", test->name);
+    for (size_t n = 0; digits[n]; n++)
+        printf("%s%c=%c", n ? "," : "", test->shown[n], digits[n]);
+    printf(" %lu\n", counts[index]);
+}
+
+/* Holds what was seen of an outcome to those that are expected; returns whether that is wrong. */
+static int judge(unsigned index, char **expected)
+{
+    char digits[8];
+    size_t length = strlen(test->shown);
+    int may = 0, must = 0;
+    spell(index, digits);
+    for (; *expected; expected++) {
+        int is_this = !strncmp(*expected, digits, length);
+        may |= is_this;
+        must |= is_this && (*expected)[length] != '?';
+    }
+    if (counts[index] && !may)
+        printf("%s: %s was seen, which is not allowed\n", test->name, digits);
+    if (!counts[index] && must)
+        printf("%s: %s was never seen\n", test->name, digits);
+    return counts[index] ? !may : must;
 }
 
 int main(int count, char **words)
@@ -295,15 +301,16 @@ int main(int count, char **words)
     for (size_t n = 0; n < sizeof tests / sizeof *tests; n++) {
         if (count == 2 && !strcmp(words[1], "list"))
             puts(tests[n].name);
-        else if (count == 3 && !strcmp(words[1], tests[n].name))
+        else if (count >= 3 && !strcmp(words[1], tests[n].name))
             test = &tests[n];
     }
     if (!test) {
         if (count == 2 && !strcmp(words[1], "list"))
             return 0;
-        fprintf(stderr, "usage: %s NAME ROUNDS\n       %s list\n", words[0], words[0]);
+        fprintf(stderr, "usage: %s NAME ROUNDS [OUTCOME...]\n       %s list\n", words[0], words[0]);
         return 2;
     }
+    seawall_is_persistent(&at, sizeof at);
     rounds = strtoul(words[2], NULL, 10);
     for (uintptr_t t = 1; t < test->threads; t++) {
         if (pthread_create(&threads[t], NULL, work, (void *)t) != 0) {
@@ -316,6 +323,9 @@ int main(int count, char **words)
         pthread_join(threads[t], NULL);
     for (unsigned n = 0; n < OUTCOMES; n++)
         if (counts[n])
-            failed |= report(n);
+            report(n);
+    unsigned outcomes = 1u << 2 * strlen(test->shown);
+    for (unsigned n = 0; n < outcomes && count > 3; n++)
+        failed |= judge(n, words + 3);
     return failed;
 }

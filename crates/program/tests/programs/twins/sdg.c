@@ -71,22 +71,36 @@ static void insert(uint64_t thread, addr source, addr target, uint64_t key, uint
     tx_commit(&tx, both, count);
 }
 
+static void search(uint64_t thread, uint64_t from, uint64_t key)
+{
+    addr link;
+    lock_acquire(&locks, from, thread, 0);
+    (void)version_read(versions, from);
+    addr at = find(from, key, &link);
+    if (at) {
+        (void)entry_read(at);
+        (void)load(at + TAG);
+    }
+    lock_release(&locks, from, thread, 0);
+}
+
 static void operate(uint64_t thread, enum action action, uint64_t number, uint64_t tag)
 {
     uint64_t from = number % vertices, to = (from + 1 + number / vertices) % vertices;
     uint64_t low = from < to ? from : to, high = from < to ? to : from, key = from << 32 | to;
     addr source = vertex_at(from), target = vertex_at(to), link, freed = 0;
     struct tx tx;
+    if (action == SEARCH) {
+        search(thread, from, key);
+        return;
+    }
     lock_acquire(&locks, low, thread, 0);
     if (low != high)
         lock_acquire(&locks, high, thread, 1);
     struct version both[2] = {version_read(versions, low), version_read(versions, high)};
     unsigned count = low != high ? 2 : 1;
     addr at = find(from, key, &link);
-    if (action == SEARCH && at) {
-        (void)entry_read(at);
-        (void)load(at + TAG);
-    } else if (action == INSERT && !at) {
+    if (action == INSERT && !at) {
         insert(thread, source, target, key, tag, both, count);
     } else if (action == DELETE && at) {
         tx_begin(&tx, &logs, thread);

@@ -212,7 +212,8 @@ void tx_begin(struct tx *tx, const struct logs *logs, uint64_t thread)
 {
     tx->log = log_of(logs, thread);
     tx->capacity = logs->words;
-    tx->runs = tx->words = 0;
+    tx->runs = 0;
+    tx->records = 1;
     tx->fresh = 0;
 }
 
@@ -221,19 +222,46 @@ void tx_fresh(struct tx *tx, addr at)
     tx->fresh = at;
 }
 
-/* The index of the word at the address, or -1. */
-static int tx_find(const struct tx *tx, addr at)
+/* The record of the word at the address, or 0. */
+static unsigned tx_find(const struct tx *tx, addr at)
 {
     for (unsigned n = tx->runs; n-- > 0;)
         if (at >= tx->run[n].at && at < tx->run[n].at + 8 * tx->run[n].count)
-            return (int)(tx->run[n].first + (at - tx->run[n].at) / 8);
-    return -1;
+            return tx->run[n].first + (unsigned)((at - tx->run[n].at) / 8);
+    return 0;
 }
 
 uint64_t tx_load(const struct tx *tx, addr at)
 {
-    int word = tx_find(tx, at);
-    return word < 0 ? load(at) : tx->word[word];
+    unsigned found = tx_find(tx, at);
+    return found ? tx->record[found] : load(at);
+}
+
+/* Makes place for words that the transaction has not stored; returns it. */
+static uint64_t *tx_extend(struct tx *tx, addr at, unsigned count)
+{
+    unsigned last = tx->runs - 1;
+    if (tx->records + count >= TX_WORDS + TX_RUNS || tx->runs == TX_RUNS)
+        pm_broken("a transaction is too large");
+    if (!tx->runs || tx->run[last].at + 8 * tx->run[last].count != at) {
+        last = tx->runs++;
+        tx->run[last].at = at;
+        tx->run[last].first = ++tx->records;
+        tx->run[last].count = 0;
+    }
+    tx->run[last].count += count;
+    tx->record[tx->run[last].first - 1] = tx->run[last].at
+                                          | (uint64_t)tx->run[last].count << COUNT_SHIFT;
+    tx->records += count;
+    return tx->record + tx->records - count;
+}
+
+uint64_t *tx_copy(struct tx *tx, addr to, addr from, unsigned count)
+{
+    uint64_t *words = tx_extend(tx, to, count);
+    for (unsigned n = 0; n < count; n++)
+        words[n] = load(from + 8 * n);
+    return words;
 }
 
 void tx_store(struct tx *tx, addr at, uint64_t value)
@@ -242,76 +270,69 @@ void tx_store(struct tx *tx, addr at, uint64_t value)
         store(at, value);
         return;
     }
-    int word = tx_find(tx, at);
-    if (word >= 0) {
-        tx->word[word] = value;
-        return;
-    }
-    if (tx->words == TX_WORDS || tx->runs == TX_RUNS)
-        pm_broken("a transaction is too large");
-    unsigned last = tx->runs - 1;
-    if (tx->runs && tx->run[last].at + 8 * tx->run[last].count == at) {
-        tx->run[last].count++;
-    } else {
-        tx->run[tx->runs].at = at;
-        tx->run[tx->runs].first = tx->words;
-        tx->run[tx->runs++].count = 1;
-    }
-    tx->word[tx->words++] = value;
+    unsigned found = tx_find(tx, at);
+    if (found)
+        tx->record[found] = value;
+    else
+        *tx_extend(tx, at, 1) = value;
 }
 
-static uint64_t write_log(const struct tx *tx)
+static uint64_t write_log(struct tx *tx)
 {
-    uint64_t records[TX_WORDS + TX_RUNS + 1], size = 0;
-    records[0] = 0;
-    if (tx->fresh)
-        records[size++] = tx->fresh | FRESH | (uint64_t)ENTRY_WORDS << COUNT_SHIFT;
-    for (unsigned n = 0; n < tx->runs; n++) {
-        records[size++] = tx->run[n].at | (uint64_t)tx->run[n].count << COUNT_SHIFT;
-        for (unsigned w = 0; w < tx->run[n].count; w++)
-            records[size++] = tx->word[tx->run[n].first + w];
-    }
+    const uint64_t *records = tx->record + (tx->fresh ? 0 : 1);
+    uint64_t size = (uint64_t)(tx->record + tx->records - records);
+    tx->record[0] = tx->fresh | FRESH | (uint64_t)ENTRY_WORDS << COUNT_SHIFT;
     if (size > tx->capacity)
         pm_broken("%llu words for a log", (unsigned long long)size);
-    uint64_t sequence = load(tx->log + SEQUENCE) + 1;
+    addr log = tx->log;
+    uint64_t sequence = load(log + SEQUENCE) + 1;
     uint32_t sum = sum_records(sequence, records, size);
     if (tx->fresh)
         sum = sum_object(sum, tx->fresh, ENTRY_WORDS);
     for (uint64_t n = 0; n < size; n++)
-        store(tx->log + RECORDS + 8 * n, records[n]);
-    store(tx->log + SEQUENCE, sequence);
-    store(tx->log + SIZE, size);
-    store(tx->log + CHECKSUM, sum);
-    flush(tx->log, RECORDS + 8 * size);
+        store(log + RECORDS + 8 * n, records[n]);
+    store(log + SEQUENCE, sequence);
+    store(log + SIZE, size);
+    store(log + CHECKSUM, sum);
+    flush(log, RECORDS + 8 * size);
     if (tx->fresh)
         flush(tx->fresh, ENTRY_BYTES);
     return sequence;
 }
 
+/* The runs in the order of their addresses. */
+static void sort_runs(const struct tx *tx, unsigned *order)
+{
+    for (unsigned n = 0; n < tx->runs; n++) {
+        unsigned place = n;
+        for (; place > 0 && tx->run[order[place - 1]].at > tx->run[n].at; place--)
+            order[place] = order[place - 1];
+        order[place] = n;
+    }
+}
+
 /* Writes the words in place, and then flushes each line once, in the order of their addresses. */
 static void apply(const struct tx *tx)
 {
-    addr lines[TX_WORDS + TX_RUNS];
-    unsigned count = 0;
+    unsigned order[TX_RUNS];
+    addr flushed = 0; /* all lines before */
     for (unsigned n = 0; n < tx->runs; n++) {
-        addr at = tx->run[n].at, end = at + 8 * tx->run[n].count;
-        for (unsigned w = 0; w < tx->run[n].count; w++)
-            store(at + 8 * w, tx->word[tx->run[n].first + w]);
-        for (addr line = at / PM_LINE * PM_LINE; line < end; line += PM_LINE) {
-            unsigned place = count;
-            while (place > 0 && lines[place - 1] > line)
-                place--;
-            if (place > 0 && lines[place - 1] == line)
-                continue;
-            memmove(lines + place + 1, lines + place, (count++ - place) * sizeof *lines);
-            lines[place] = line;
-        }
+        const uint64_t *words = tx->record + tx->run[n].first;
+        addr at = tx->run[n].at;
+        for (unsigned w = 0, count = tx->run[n].count; w < count; w++)
+            store(at + 8 * w, words[w]);
     }
-    for (unsigned n = 0; n < count; n++)
-        flush(lines[n], PM_LINE);
+    sort_runs(tx, order);
+    for (unsigned n = 0; n < tx->runs; n++) {
+        addr at = tx->run[order[n]].at, end = at + 8 * tx->run[order[n]].count;
+        addr line = at / PM_LINE * PM_LINE;
+        for (line = line < flushed ? flushed : line; line < end; line += PM_LINE)
+            flush(line, PM_LINE);
+        flushed = line < flushed ? flushed : line;
+    }
 }
 
-void tx_commit(const struct tx *tx, const struct version *versions, unsigned count)
+void tx_commit(struct tx *tx, const struct version *versions, unsigned count)
 {
     if (tx->runs == 0)
         return;

@@ -55,29 +55,17 @@ static void search(uint64_t thread, uint64_t index)
     lock_release(&locks, index % stripes, thread, 0);
 }
 
-static void read_words(addr at, uint64_t tag, uint64_t *words)
-{
-    for (unsigned n = 0; n < ENTRY_WORDS; n++)
-        words[n] = load(at + 8 * n);
-    words[TAG / 8] = tag;
-}
-
 static void swap(uint64_t thread, uint64_t left, uint64_t right, uint64_t tag)
 {
     uint64_t a = left % stripes, b = right % stripes, low = a < b ? a : b, high = a < b ? b : a;
-    uint64_t left_words[ENTRY_WORDS], right_words[ENTRY_WORDS];
     struct tx tx;
     lock_acquire(&locks, low, thread, 0);
     if (low != high)
         lock_acquire(&locks, high, thread, 1);
     struct version both[2] = {version_read(versions, low), version_read(versions, high)};
     tx_begin(&tx, &logs, thread);
-    read_words(entry_at(left), tag, left_words);
-    read_words(entry_at(right), tag, right_words);
-    for (unsigned n = 0; n < ENTRY_WORDS; n++)
-        tx_store(&tx, entry_at(left) + 8 * n, right_words[n]);
-    for (unsigned n = 0; n < ENTRY_WORDS; n++)
-        tx_store(&tx, entry_at(right) + 8 * n, left_words[n]);
+    tx_copy(&tx, entry_at(left), entry_at(right), ENTRY_WORDS)[TAG / 8] = tag;
+    tx_copy(&tx, entry_at(right), entry_at(left), ENTRY_WORDS)[TAG / 8] = tag;
     tx_commit(&tx, both, low != high ? 2 : 1);
     if (low != high)
         lock_release(&locks, high, thread, 1);

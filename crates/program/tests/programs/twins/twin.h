@@ -136,13 +136,14 @@ struct logs {
 struct tx {
     addr log;
     uint64_t capacity;
-    unsigned runs, words;
+    unsigned runs, records;
     addr fresh; /* an object of ENTRY_WORDS words, or 0 */
     struct {
         addr at;
         unsigned first, count;
     } run[TX_RUNS];
-    uint64_t word[TX_WORDS];
+    /* The log as it will be written: the fresh object, then each run with its words. */
+    uint64_t record[TX_WORDS + TX_RUNS];
 };
 
 void logs_place(struct logs *logs, addr *used, uint64_t threads, uint64_t words);
@@ -150,9 +151,12 @@ void logs_recover(const struct logs *logs);
 void tx_begin(struct tx *tx, const struct logs *logs, uint64_t thread);
 uint64_t tx_load(const struct tx *tx, addr at);
 void tx_store(struct tx *tx, addr at, uint64_t value);
+/* Stores what the pool has at `from`; the transaction has stored neither these words nor those, and
+ * they are not of its fresh entry. Returns the words, which may still be changed. */
+uint64_t *tx_copy(struct tx *tx, addr to, addr from, unsigned count);
 /* Makes the entry at the address, to which nothing leads yet, part of the transaction unlogged. */
 void tx_fresh(struct tx *tx, addr at);
-void tx_commit(const struct tx *tx, const struct version *versions, unsigned count);
+void tx_commit(struct tx *tx, const struct version *versions, unsigned count);
 
 /* Slots of ENTRY_BYTES, with free lists in DRAM, one for each thread and a shared one. */
 
