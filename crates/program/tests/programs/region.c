@@ -19,19 +19,19 @@
 #endif
 #endif
 #ifndef HAVE_SEAWALL
-static void seawall_roi_begin(void) {}
-static void seawall_roi_end(void) {}
-static void seawall_output(uint64_t number)
+static void seawall_region_begins(void) {}
+static void seawall_region_ends(void) {}
+static void seawall_reports(uint64_t number)
 {
     (void)number;
 }
 /* Later stores are not durable before earlier ones. */
-static void seawall_order(void)
+static void seawall_orders(void)
 {
     pm_fence();
 }
 /* Returns when all earlier stores are durable. */
-static void seawall_drain(void)
+static void seawall_drains(void)
 {
     pm_fence();
 }
@@ -70,16 +70,16 @@ static void put(uint64_t thread, uint64_t number)
     if (flaw != 1)
         pm_flush(message, sizeof *message);
     if (flaw != 2)
-        seawall_order();
+        seawall_orders();
     slot->count = number + 1;
     if (flaw == 3) {
         pm_complete(&pool->header, thread, number + 1);
-        seawall_output(thread << 32 | number);
+        seawall_reports(thread << 32 | number);
     }
     pm_flush(&slot->count, sizeof slot->count);
-    seawall_drain();
+    seawall_drains();
     if (flaw != 3)
-        seawall_output(thread << 32 | number);
+        seawall_reports(thread << 32 | number);
 }
 
 static void work(uint64_t thread, uint64_t operations)
@@ -126,8 +126,8 @@ int main(int count, char **words)
     if (!command.run)
         return PM_OK;
     pm_allow_threads(&pool->header, command.threads);
-    seawall_roi_begin();
+    seawall_region_begins();
     pm_threads(command.threads, command.operations, work);
-    seawall_roi_end();
+    seawall_region_ends();
     return PM_OK;
 }
