@@ -308,10 +308,9 @@ mod tests {
 
     #[test]
     fn the_red_zone_is_stepped_over_after_the_address_is_taken() {
-        let found = gcc("movl %edi, -4(%rsp)\nmovl -4(%rsp,%rax,4), %ecx\nret");
+        let found = gcc("movl -4(%rsp,%rax,4), %ecx\nret");
         let expected = [
             "f:",
-            "movl %edi, -4(%rsp)",
             "movq %rdi, 0x5ea00000",
             "leaq -4(%rsp,%rax,4), %rdi",
             "leaq -128(%rsp), %rsp",

@@ -161,12 +161,14 @@ impl Seen {
             [memory.base, memory.index].into_iter().flatten().any(|name| is_general(name, register))
         };
         let address = instruction.mnemonic.starts_with("lea");
+        // An index reaches what other instructions of the function access by constants.
+        let somewhere = address || memory.index.is_some();
         if uses(SP) && !adjusts {
             self.below |= memory.is_below();
-            self.exposes |= address;
+            self.exposes |= somewhere;
             self.copies |= address;
         }
-        self.frame_pointer_leaves |= uses(BP) && address && !adjusts;
+        self.frame_pointer_leaves |= uses(BP) && somewhere && !adjusts;
     }
 
     fn function(&self, all: Vectors) -> Function {
@@ -237,6 +239,15 @@ mod tests {
         assert!(gcc("pushq %rsp\nret").exposes);
         assert!(!gcc("leaq -8(%rsp), %rsp\nret").exposes);
         assert!(!gcc("andq $-32, %rsp\nret").exposes);
+    }
+
+    #[test]
+    fn a_frame_with_an_array_is_exposed_by_its_index() {
+        assert!(gcc("movl $1, 8(%rsp)\nmovl 8(%rsp,%rdi,4), %eax\nret").exposes);
+        let body = "movl $1, -8(%rbp)\nmovl -8(%rbp,%rdi,4), %eax\nleave\nret";
+        let found = gcc(&format!("pushq %rbp\nmovq %rsp, %rbp\n{body}"));
+        assert!(found.exposes && !found.frame_pointer);
+        assert!(!gcc("movl (%rdi,%rbp,4), %eax\nret").exposes);
     }
 
     #[test]
