@@ -77,6 +77,8 @@ fn run(request: &Request) -> Result<Ran, String> {
     runtime.persistent.set(request.persistent);
     runtime.fences.set(request.fences);
     runtime.from_threads.set(request.from == From::Threads);
+    let cores = machine.core.count.min(THREADS_MAX);
+    runtime.cores.set(cores);
     map_page().map_err(|error| format!("cannot map the page of the instrumented code: {error}"))?;
     *runtime.folder.borrow_mut() = request.image.parent().unwrap_or(Path::new("/")).into();
     load(&request.image)?;
@@ -93,7 +95,6 @@ fn run(request: &Request) -> Result<Ran, String> {
     let count = request.arguments.len() as c_int;
     let is_first = request.from == From::Start;
 
-    let cores = machine.core.count.min(THREADS_MAX);
     let watch = Rc::new(RefCell::new(Watch::new(request, cores)));
     let mut programs: Vec<Program> = vec![Box::new(move |memory| {
         let call = move || {

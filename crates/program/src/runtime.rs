@@ -118,6 +118,8 @@ pub(crate) struct Runtime {
     /// The thread whose `%fs` is set.
     pub(crate) running: Cell<usize>,
     pub(crate) threads: [Thread; THREADS_MAX],
+    /// Cores of the machine that threads may run on.
+    pub(crate) cores: Cell<usize>,
     pub(crate) persistent: Cell<Persistent>,
     pub(crate) fences: Cell<Fences>,
     /// Whether measuring begins with the first thread that the program starts.
@@ -158,6 +160,7 @@ pub(crate) fn runtime() -> &'static Runtime {
         is_on: Cell::new(false),
         running: Cell::new(0),
         threads: std::array::from_fn(Thread::new),
+        cores: Cell::new(1),
         persistent: Cell::new(Persistent::Files),
         fences: Cell::new(Fences::Order),
         from_threads: Cell::new(false),
