@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What `#pragma omp parallel` becomes; natively it is in a library. */
+__attribute__((weak)) void GOMP_parallel(void (*)(void), void *, unsigned, unsigned);
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void *takes_it_too(void *nothing)
@@ -54,6 +57,8 @@ int main(int count, char **words)
         return fork() < 0;
     if (strcmp(name, "threads") == 0)
         start_many();
+    if (strcmp(name, "openmp") == 0)
+        GOMP_parallel(start_many, NULL, 2, 0);
     if (strcmp(name, "spin") == 0)
         for (;;)
             __asm__ volatile("");
