@@ -40,8 +40,9 @@ void *support_real(void **slot, const char *name)
 {
     if (*slot == NULL) {
         support_host_begin();
-        *slot = dlsym(RTLD_NEXT, name);
+        void *found = dlsym(RTLD_NEXT, name);
         support_host_end();
+        *slot = found;
         if (*slot == NULL)
             support_refuse(name);
     }

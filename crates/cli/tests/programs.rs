@@ -261,6 +261,45 @@ fn cpp_programs_run_with_what_their_library_has_for_threads() {
     place.crash(1, ("list", 1), "clwb", &["--crashes", "60"]);
 }
 
+/// The program returns 1 if a call had other arguments than it was given.
+#[test]
+fn a_stack_has_what_the_program_left_there() {
+    if without_gcc("a_stack_has_what_the_program_left_there") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("arguments.c");
+    place.run(0, &["compare", "--program", "./arguments", "--designs", "volatile"]);
+}
+
+/// Two cores that hand a line to each other do not keep a third one from it.
+#[test]
+fn who_has_a_lock_that_others_try_goes_on() {
+    if without_gcc("who_has_a_lock_that_others_try_goes_on") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("spinning.c");
+    let words = ["compare", "--program", "./spinning", "--designs", "volatile,lbpp"];
+    place.run(0, &[&words[..], &["--program-seconds", "60"]].concat());
+}
+
+/// All stores to the heap are seen, and what only a stack has is no store that was not.
+#[test]
+fn containers_and_arrays_change_by_stores_that_are_seen() {
+    if without_gcc("containers_and_arrays_change_by_stores_that_are_seen") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("containers.cpp");
+    for persistent in ["heap", "all"] {
+        let words = ["compare", "--program", "./containers", "--designs", "clwb", "--pm"];
+        let table = place.run(0, &[&words[..], &[persistent]].concat());
+        assert!(table.contains("it returned what it returns natively"), "{table}");
+        assert!(!table.contains("without a store that was seen"), "{persistent}: {table}");
+    }
+}
+
 #[test]
 fn what_a_program_does_wrong_is_named_with_its_place() {
     if without_gcc("what_a_program_does_wrong_is_named_with_its_place") {
@@ -274,6 +313,7 @@ fn what_a_program_does_wrong_is_named_with_its_place() {
         ("null", "touched memory that it does not have (a null pointer), at reads (deadly.c:"),
         ("wild", "touched memory that it does not have (SIGSEGV), at reads (deadly.c:"),
         ("fork", "uses fork, which cannot be simulated"),
+        ("openmp", "uses GOMP_parallel, which cannot be simulated"),
         ("threads", "more threads at a time than the machine has cores"),
     ] {
         let command = format!("./deadly {name}");

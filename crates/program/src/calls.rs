@@ -58,14 +58,17 @@ fn stack() -> u64 {
 
 extern "C" fn thread_start(start: extern "C" fn(u64) -> u64, argument: u64) -> u64 {
     let runtime = runtime();
+    if !runtime.thread().has_run() {
+        refuse("a thread that starts before main");
+    }
     if !runtime.is_on.get() && runtime.from_threads.get() {
         lifecycle::begin_region();
     }
     simulated();
     let Some(number) = threads::start(start, argument) else {
-        let cores = runtime.thread().machine().cores();
+        let slots = runtime.slots.get();
         failure::fail(&format!(
-            "runs more threads at a time than the machine has cores, {cores}; start fewer, or take \
+            "runs more threads at a time than the machine has cores, {slots}; start fewer, or take \
              a machine with more (core.count)"
         ));
     };

@@ -33,7 +33,6 @@ pub(crate) trait Machine {
     fn wait_while(&self, at: u64, value: u64) -> u64;
     fn output(&self, number: u64);
     fn nanoseconds(&self) -> u64;
-    fn cores(&self) -> usize;
     /// Sleeps until another thread calls `unpark`.
     fn park(&self);
     fn unpark(&self, core: usize);
@@ -114,10 +113,6 @@ impl Machine for SimMemory<'_> {
     fn nanoseconds(&self) -> u64 {
         let cycles = self.clock().map_or(0, |clock| clock.now());
         SimMemory::nanoseconds(self, cycles)
-    }
-
-    fn cores(&self) -> usize {
-        SimMemory::cores(self)
     }
 
     fn park(&self) {

@@ -95,16 +95,18 @@ impl Pages {
         }
         let at = number * PAGE;
         let is_pm = is_persistent(at);
+        // One copy for both, as this runs on a stack of the program, maybe in this very page.
         // SAFETY: the program is about to access the page; if it is not mapped, the fault comes
         // here instead of there, and is told as the program's.
-        let contents = unsafe { std::slice::from_raw_parts(at as *const u8, PAGE as usize) };
+        let contents =
+            unsafe { std::slice::from_raw_parts(at as *const u8, PAGE as usize) }.to_vec();
         let word = |n: usize| {
             let word = contents[8 * n..8 * n + 8].try_into().expect("8 bytes");
             Cell::new(u64::from_le_bytes(word))
         };
         let page: &'static Page =
             Box::leak(Box::new(Page { shadow: std::array::from_fn(word), is_pm }));
-        thread.through(|machine| machine.map(at, is_pm, contents));
+        thread.through(|machine| machine.map(at, is_pm, &contents));
         self.known.borrow_mut().insert(number, page);
         if is_pm {
             self.persistent.borrow_mut().push(at);

@@ -84,6 +84,7 @@ fn run(request: &Request) -> Result<Ran, String> {
     let runtime = runtime();
     let cores = machine.core.count.min(THREADS_MAX);
     runtime.cores.set(cores);
+    runtime.slots.set(cores);
     runtime.persistent.set(request.persistent);
     runtime.fences.set(request.fences);
     runtime.from_threads.set(request.from == From::Threads);

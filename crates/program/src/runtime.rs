@@ -129,8 +129,10 @@ impl Thread {
 pub(crate) struct Runtime {
     /// Whether accesses are simulated.
     pub(crate) is_on: Cell<bool>,
-    /// The cores of the machine that a program can use.
+    /// The cores of the machine that a program can use: what it is told.
     pub(crate) cores: Cell<usize>,
+    /// Threads that can run at a time.
+    pub(crate) slots: Cell<usize>,
     /// The thread whose `%fs` is set.
     pub(crate) running: Cell<usize>,
     pub(crate) threads: [Thread; THREADS_MAX],
@@ -174,9 +176,10 @@ static RUNTIME: OneThread<Runtime> = OneThread(std::cell::OnceCell::new());
 pub(crate) fn runtime() -> &'static Runtime {
     RUNTIME.0.get_or_init(|| Runtime {
         is_on: Cell::new(false),
-        cores: Cell::new(0),
         running: Cell::new(0),
         threads: std::array::from_fn(Thread::new),
+        cores: Cell::new(1),
+        slots: Cell::new(1),
         persistent: Cell::new(Persistent::Files),
         fences: Cell::new(Fences::Order),
         from_threads: Cell::new(false),

@@ -39,7 +39,8 @@ pub enum ProgramError {
     },
     /// It took too long.
     #[error(
-        "{program} was stopped after {seconds} s; give it less to do, or more time with --seconds"
+        "{program} was stopped after {seconds} s; give it less to do, or more time with \
+         --program-seconds"
     )]
     TooLong {
         /// The command.

@@ -63,6 +63,12 @@ pub(crate) fn end_of(at: u64) -> u64 {
     if is_stack { at - offset + STACK_BYTES } else { at }
 }
 
+/// Whether `at` is on the stack of a thread, or in its thread-local variables.
+pub(crate) fn is_of_a_thread(at: u64) -> bool {
+    let end = SLEEPERS + (SLEEPERS - STACKS);
+    (STACKS..end).contains(&at)
+}
+
 /// A new stack for thread `number`; returns its upper end.
 pub(crate) fn stack(number: usize) -> io::Result<u64> {
     let at = STACKS + number as u64 * STACK_STEP;

@@ -13,8 +13,10 @@ use std::io;
 /// Finds a core for a new thread; `None` if all are busy.
 pub(crate) fn start(start: extern "C" fn(u64) -> u64, argument: u64) -> Option<usize> {
     let runtime = runtime();
-    let cores = runtime.thread().machine().cores();
-    let thread = runtime.threads[..cores].iter().skip(1).find(|thread| !thread.is_busy.get())?;
+    let thread = runtime.threads[..runtime.slots.get()]
+        .iter()
+        .skip(1)
+        .find(|thread| !thread.is_busy.get())?;
     if thread.fs.get() == 0 {
         thread.fs.set(must(stacks::sleeper(thread.number)));
     }

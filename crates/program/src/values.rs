@@ -11,6 +11,7 @@ use crate::masks::bits_of_bytes;
 use crate::pages::pages;
 use crate::parts::parts;
 use crate::runtime::{Patch, Pending, Stored, Thread, runtime};
+use crate::stacks;
 use seawall_memory::{LINE_BYTES, Width};
 
 /// The host's aligned word at `at`.
@@ -104,7 +105,8 @@ fn take_over(thread: &Thread, at: u64) {
     let runtime = runtime();
     let page = pages().page(thread, at);
     let host = host_word(at);
-    if page.is_pm {
+    // What dead frames and threads have left was never simulated as stores, and is nobody's data.
+    if page.is_pm && !stacks::is_of_a_thread(at) {
         runtime.unseen.note(at, thread.site.get());
     }
     page.shadow(at).set(host);

@@ -2,6 +2,7 @@
 //! Nothing here knows persistency; a [`Design`](crate::design::Design) decides which steps are
 //! permitted when, and moves lines with the methods of these parts.
 
+use crate::caches::patience::Patience;
 use crate::caches::private::{LineCopy, Private, State, Way};
 use crate::caches::shared::{Llc, NO_CORE, Slot};
 use crate::caches::stream_prefetcher::StreamPrefetcher;
@@ -74,6 +75,7 @@ pub(crate) struct Hw<M> {
     /// The stream prefetcher of each core, if the machine has them.
     pub(crate) prefetchers: Vec<StreamPrefetcher>,
     pub(crate) llc: Llc,
+    pub(crate) patience: Patience,
     pub(crate) ports: Vec<Calendar>,
     pub(crate) mesh: Mesh,
     pub(crate) memory: Memory,
@@ -146,6 +148,7 @@ impl<M: Copy> Hw<M> {
                 true => Llc::in_parts(machine, pm_lines),
                 false => Llc::new(machine, lines),
             },
+            patience: Patience::default(),
             ports: vec![Calendar::default(); machine.llc.banks],
             mesh: Mesh::new(machine),
             memory: Memory::new(machine, pm_lines, adr),

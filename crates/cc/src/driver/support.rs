@@ -28,6 +28,7 @@ const SUPPORT: &[(&str, &str)] = files![
     "c11.c",
     "conditions.c",
     "cores.c",
+    "cxx.c",
     "exit.c",
     "files.c",
     "futex.c",

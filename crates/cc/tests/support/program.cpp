@@ -10,13 +10,18 @@
 #include <cstdlib>
 #include <future>
 #include <iostream>
+#include <iterator>
+#include <list>
 #include <map>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 extern "C" size_t malloc_usable_size(void *);
@@ -119,6 +124,10 @@ static void library()
     for (std::string word; text >> word;)
         words[word]++;
     expect(words["two"] == 2 && words.size() == 3, "map");
+    std::unordered_map<int, int> table;
+    for (int i = 0; i < 1000; i++)
+        table[i * 7919] = i;
+    expect(table.size() == 1000 && table[7919] == 1, "hash table");
     std::vector<int> numbers(100000);
     for (size_t i = 0; i < numbers.size(); i++)
         numbers[i] = static_cast<int>(i * 7919 % 100003);
@@ -145,6 +154,99 @@ static void library()
     expect(now >= date && now < date + std::chrono::seconds(1000), "date");
 }
 
+// A node of std::set as libstdc++ lays it out; the header follows the comparison.
+struct Node {
+    uint32_t is_black;
+    Node *parent, *left, *right;
+};
+
+// The number of black nodes on each way down.
+static int height_of(const Node *node, const Node *parent)
+{
+    if (node == nullptr)
+        return 0;
+    auto is_red = [](const Node *node) { return node != nullptr && node->is_black == 0; };
+    expect(node->parent == parent, "a node knows its parent");
+    expect(!is_red(node) || (!is_red(node->left) && !is_red(node->right)), "no red below red");
+    int left = height_of(node->left, node);
+    expect(left == height_of(node->right, node), "all ways have as many black nodes");
+    return left + static_cast<int>(node->is_black);
+}
+
+static void trees()
+{
+    uint64_t random = 1;
+    for (unsigned range = 1; range < 60; range++) {
+        std::set<unsigned> set;
+        std::vector<unsigned> sorted;
+        for (int i = 0; i < 300; i++) {
+            random = random * 6364136223846793005 + 1442695040888963407;
+            unsigned key = static_cast<unsigned>(random >> 40) % range;
+            auto at = std::lower_bound(sorted.begin(), sorted.end(), key);
+            bool is_in = at != sorted.end() && *at == key;
+            if ((random >> 33 & 1) == 0) {
+                expect(set.insert(key).second == !is_in, "insert");
+                if (!is_in)
+                    sorted.insert(at, key);
+            } else {
+                expect(set.erase(key) == is_in, "erase");
+                if (is_in)
+                    sorted.erase(at);
+            }
+            auto *header = reinterpret_cast<const Node *>(reinterpret_cast<char *>(&set) + 8);
+            height_of(header->parent, header);
+            expect(std::equal(set.begin(), set.end(), sorted.begin(), sorted.end()), "in order");
+            expect(std::equal(set.rbegin(), set.rend(), sorted.rbegin(), sorted.rend()), "back");
+        }
+    }
+}
+
+static void lists()
+{
+    std::list<int> list;
+    for (int i = 0; i < 100; i++)
+        list.push_back(i * 37 % 101);
+    list.sort();
+    expect(std::is_sorted(list.begin(), list.end()) && list.size() == 100, "sort of a list");
+    list.reverse();
+    expect(std::is_sorted(list.rbegin(), list.rend()) && list.size() == 100, "reverse");
+    std::list<int> other{-1, -2};
+    other.splice(std::next(other.begin()), list, list.begin(), std::next(list.begin(), 3));
+    expect(other == std::list<int>{-1, 100, 99, 98, -2}, "splice");
+    std::list<int> none;
+    none.swap(list);
+    list.swap(none);
+    other.swap(list);
+    other.swap(list);
+    other.remove(99);
+    expect(other == std::list<int>{-1, 100, 98, -2} && list.size() == 97, "remove");
+}
+
+// What a thread that is none says.
+template <typename Operation> static bool is_refused(Operation operation)
+{
+    try {
+        operation();
+    } catch (const std::system_error &) {
+        return true;
+    }
+    return false;
+}
+
+static void handles()
+{
+    std::atomic<int> runs{0};
+    std::thread joined([&] { runs++; });
+    joined.join();
+    expect(runs == 1 && !joined.joinable(), "join");
+    expect(is_refused([&] { joined.join(); }), "it is joined once");
+    std::thread left([&] { runs++; });
+    left.detach();
+    expect(!left.joinable() && is_refused([&] { left.detach(); }), "it is detached once");
+    while (runs != 2)
+        std::this_thread::yield();
+}
+
 int main(int count, char **arguments)
 {
     expect(count == 2 && std::string(arguments[1]) == "argument", "arguments");
@@ -152,6 +254,9 @@ int main(int count, char **arguments)
     locks();
     waits();
     library();
+    trees();
+    lists();
+    handles();
     seawall_reports(1);
     seawall_region_ends();
     std::ios::sync_with_stdio(false);

@@ -158,10 +158,6 @@ impl Machine for Recording<'_> {
         now
     }
 
-    fn cores(&self) -> usize {
-        self.memory.threads()
-    }
-
     fn park(&self) {
         let bell = self.bell(self.memory.thread());
         self.memory.spin_while(bell, 0);

@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The most of what a program said that an answer repeats, in bytes.
 const SAID_MAX: u64 = 400;
+/// Cores that a program is told of, which tell it how many threads to start.
+const CORES: usize = 4;
 /// A run may take so many times longer by the clock than of the processor.
 const PATIENCE: u64 = 10;
 
@@ -40,6 +42,7 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
     // in larger steps.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     let runtime = runtime();
+    runtime.cores.set(CORES);
     runtime.persistent.set(Persistent::Files);
     runtime.fences.set(serving.fences);
     runtime.from_threads.set(serving.from == From::Threads);
@@ -134,6 +137,7 @@ fn begin(
         Task::Recover(words) => (of_recovery(), Some(words)),
     };
     Space::set_up(serving, words);
+    runtime().slots.set(schedule.threads);
     let is_on = serving.from == From::Start;
     let program = move |memory: &seawall_explore::Traced<'_>| {
         let machine = Recording::new(memory);

@@ -93,8 +93,11 @@ fn grant<D: Design>(
     if let Some(slot) = slot {
         if let Some((owner, way)) = hw.owner(slot) {
             let ready = hw.private[owner].copy(way).ready;
-            if ready >= turn(hw, who, now) {
-                return Err(Gate::At(ready + 1, Reason::LoadRemote));
+            let made = turn(hw, who, now);
+            if ready >= made || hw.patience.lets_pass(who, line, made) {
+                let again = ready.max(made) + 1;
+                hw.patience.refused(who, line, made, again);
+                return Err(Gate::At(again, Reason::LoadRemote));
             }
         }
         pass(design.remote(hw, &Request { who, line, slot, now }))?;

@@ -80,7 +80,7 @@ impl Bench {
         });
         let unseen = sites::name(&self.image, &ran.unseen_stores);
         let is_much = ran.unseen > ran.stored[1] / UNSEEN_SHARE;
-        if plan.persistent != Persistent::All && is_much {
+        if crashed.is_some() && plan.persistent != Persistent::All && is_much {
             let (program, words) = (plan.command.text.clone(), ran.unseen);
             let places = unseen.iter().take(3).map(|place| format!("\n  {place}")).collect();
             return Err(LabError::Unseen { program, words, places });

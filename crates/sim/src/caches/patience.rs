@@ -1,0 +1,88 @@
+//! Who has waited for a line for too long.
+//!
+//! A request for a line that its owner does not have yet is repeated at the cycle after the line's
+//! arrival, and the first core's is served first. So two cores that try a lock again and again can
+//! hand its line to each other forever, and a third one, maybe the one that has the lock, never
+//! gets it. In hardware a request keeps its place at the line's home. Here a request that has been
+//! repeated for that long goes before the others of its cycle; all else is as if this were not.
+
+use crate::core::Waiter;
+use crate::{Cycle, LineId};
+
+/// Nothing waits for so long if each of some dozen cores has the line once in between.
+const PATIENCE: Cycle = 10_000;
+
+/// A request that is to be repeated.
+#[derive(Clone, Copy)]
+struct Wait {
+    who: Waiter,
+    line: LineId,
+    /// When it was made first.
+    since: Cycle,
+    /// When it will be repeated.
+    again: Cycle,
+}
+
+/// The last refused request of each program and store buffer.
+#[derive(Default)]
+pub(crate) struct Patience {
+    waits: Vec<Wait>,
+}
+
+impl Patience {
+    /// The request of `who` at `now` is to be repeated at `again`.
+    pub(crate) fn refused(&mut self, who: Waiter, line: LineId, now: Cycle, again: Cycle) {
+        let since = self.since(who, line, now);
+        let wait = Wait { who, line, since, again };
+        match self.waits.iter_mut().find(|wait| wait.who == who) {
+            Some(last) => *last = wait,
+            None => self.waits.push(wait),
+        }
+    }
+
+    /// Whether the request of `who` at `now` is to let one pass that is made in the same cycle.
+    pub(crate) fn lets_pass(&self, who: Waiter, line: LineId, now: Cycle) -> bool {
+        let mut others = self.waits.iter().filter(|wait| {
+            wait.line == line && wait.again == now && wait.since + PATIENCE < now && wait.who != who
+        });
+        others.any(|wait| wait.since < self.since(who, line, now))
+    }
+
+    /// When a request that is made at `now` was made first.
+    fn since(&self, who: Waiter, line: LineId, now: Cycle) -> Cycle {
+        let is_it = |wait: &&Wait| wait.who == who && wait.line == line && wait.again == now;
+        self.waits.iter().find(is_it).map_or(now, |wait| wait.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Waiter = Waiter { core: 0, is_program: true };
+    const B: Waiter = Waiter { core: 1, is_program: true };
+
+    #[test]
+    fn a_request_that_was_repeated_for_long_goes_first() {
+        let mut patience = Patience::default();
+        let mut now = 0;
+        while now <= PATIENCE {
+            patience.refused(B, 7, now, now + 100);
+            now += 100;
+            assert!(!patience.lets_pass(A, 7, now) || now > PATIENCE);
+        }
+        assert!(patience.lets_pass(A, 7, now));
+        assert!(!patience.lets_pass(A, 8, now), "another line");
+        assert!(!patience.lets_pass(A, 7, now + 1), "nothing is made in that cycle");
+        assert!(!patience.lets_pass(B, 7, now), "it is the one");
+    }
+
+    #[test]
+    fn of_two_that_have_waited_the_older_one_goes_first() {
+        let mut patience = Patience::default();
+        patience.refused(A, 7, 0, 3 * PATIENCE);
+        patience.refused(B, 7, 1, 3 * PATIENCE);
+        assert!(patience.lets_pass(B, 7, 3 * PATIENCE));
+        assert!(!patience.lets_pass(A, 7, 3 * PATIENCE));
+    }
+}
