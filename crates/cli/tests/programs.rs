@@ -313,7 +313,6 @@ fn what_a_program_does_wrong_is_named_with_its_place() {
         ("null", "touched memory that it does not have (a null pointer), at reads (deadly.c:"),
         ("wild", "touched memory that it does not have (SIGSEGV), at reads (deadly.c:"),
         ("fork", "uses fork, which cannot be simulated"),
-        ("openmp", "uses GOMP_parallel, which cannot be simulated"),
         ("threads", "more threads at a time than the machine has cores"),
     ] {
         let command = format!("./deadly {name}");
