@@ -24,8 +24,6 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::thread::panicking;
 
-mod compiled;
-
 /// The choice among the possible values of a word that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Prefer {
@@ -440,6 +438,41 @@ pub(crate) struct Pass<T> {
     pub(crate) result: Result<T, String>,
     pub(crate) reads: Vec<(u32, u64)>,
     pub(crate) recording: Trace,
+}
+
+/// For a recovery that is a compiled program: it runs elsewhere, on the words that it would read
+/// here, and what it did is then done here.
+impl CrashImage {
+    /// The next accesses are made by this instruction.
+    pub fn at(&self, site: Site) {
+        self.instruction.set(Some(site));
+    }
+
+    /// The words of the lines that a crash can have changed, each with the value that recovery
+    /// reads if it reads the word before it stores to it. Nothing is decided by asking.
+    pub fn assumed(&self) -> Vec<(Addr, u64)> {
+        let lines = self.varies.iter().zip(0u64..).filter(|(varies, _)| varies.get());
+        let words = lines.flat_map(|(_, line)| 8 * line..8 * line + 8);
+        let inside =
+            words.take_while(|word| 8 * word < self.pm_bytes().next_multiple_of(LINE_BYTES));
+        inside.map(|word| (Addr::pm(8 * word), self.assumed_word(word as u32))).collect()
+    }
+
+    fn assumed_word(&self, word: u32) -> u64 {
+        let (pass, value) = self.decided[word as usize].get();
+        if pass == self.pass.get() {
+            return value;
+        }
+        if let Some(value) = self.only(word) {
+            return value;
+        }
+        let (possible, _) = self.possible(word);
+        let chosen = match self.prefer.get() {
+            Prefer::Least => possible.first(),
+            Prefer::Most => possible.last(),
+        };
+        chosen.map_or_else(|| self.start.word(word), |chosen| chosen.value)
+    }
 }
 
 impl Memory for CrashImage {

@@ -36,18 +36,27 @@ impl Site {
         }
     }
 
-    fn file_and_line(self) -> (&'static str, u32) {
+    /// The file; empty if it is not known.
+    pub fn file(self) -> &'static str {
         match self {
-            Site::Call(at) => (at.file(), at.line()),
-            Site::Instruction(_) => ("", 0),
-            Site::Source(_, SourceLine { file, line }) => (file, *line),
+            Site::Call(at) => at.file(),
+            Site::Instruction(_) => "",
+            Site::Source(_, line) => &line.file,
+        }
+    }
+
+    /// The line, from 1; 0 if it is not known.
+    pub fn line(self) -> u32 {
+        match self {
+            Site::Call(at) => at.line(),
+            Site::Instruction(_) => 0,
+            Site::Source(_, line) => line.line,
         }
     }
 
     /// In the order of the source.
     fn key(self) -> (&'static str, u32, u64) {
-        let (file, line) = self.file_and_line();
-        (file, line, self.detail())
+        (self.file(), self.line(), self.detail())
     }
 }
 
@@ -88,10 +97,7 @@ impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Site::Instruction(at) => write!(f, "the instruction at {at:#x}"),
-            _ => {
-                let (file, line) = self.file_and_line();
-                write!(f, "{file}:{line}")
-            }
+            _ => write!(f, "{}:{}", self.file(), self.line()),
         }
     }
 }

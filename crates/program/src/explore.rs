@@ -18,7 +18,7 @@ mod space;
 mod template;
 mod wire;
 
-pub use explored::{ExploreProgram, Explored, Half, Lines};
+pub use explored::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
 pub(crate) use server::serve;
 pub(crate) use space::overlay;
 pub(crate) use wire::Serving;

@@ -35,7 +35,7 @@ mod unseen;
 mod values;
 mod watch;
 
-pub use explore::{ExploreProgram, Explored, Half, Lines};
+pub use explore::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
 pub use process::serve;
 pub use request::{
     Answer, BrokenCrash, CrashAfter, Fences, From, Judge, Persistent, Place, Ran, Request,

@@ -130,7 +130,7 @@ pub(crate) fn map(
     let next = if is_pool { &regions.next_pool } else { &regions.next_other };
     let at = if is_fixed { hint } else { next.get() };
     let private = flags & !libc::MAP_TYPE & !libc::MAP_SYNC | libc::MAP_PRIVATE | libc::MAP_FIXED;
-    // A pool stays mapped, but what the program has locked with its descriptor must not stay locked.
+    // A pool stays mapped, but what the program has locked by its descriptor does not stay so.
     let own = if is_pool { File::open(format!("/proc/self/fd/{fd}")).ok() } else { None };
     let fd = own.as_ref().map_or(fd, File::as_raw_fd);
     // SAFETY: the range is the runtime's own, or the program asks to replace its own.

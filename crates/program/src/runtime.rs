@@ -16,6 +16,9 @@ use std::path::PathBuf;
 /// The support library's `sw_syscall`: number and arguments to result.
 pub(crate) type SystemCall = extern "C" fn(u64, u64, u64, u64, u64, u64, u64) -> i64;
 
+/// Gives an answer; false if that fails.
+pub(crate) type Tell = fn(&Answer) -> bool;
+
 /// The most threads of a program: one for each core of the largest machine.
 pub(crate) const THREADS_MAX: usize = 64;
 
@@ -62,7 +65,7 @@ pub(crate) struct Thread {
     pub(crate) patches: RefCell<Vec<Patch>>,
     /// Words of the load that is going on: address, bits, value.
     pub(crate) loaded: RefCell<Vec<(u64, u64, u64)>>,
-    /// Lines of the store that is being finished.
+    /// SiteLines of the store that is being finished.
     pub(crate) stored: RefCell<Vec<Stored>>,
     /// Instructions that the machine has issued for accesses and that the program's count has not
     /// reached yet.
@@ -159,7 +162,7 @@ pub(crate) struct Runtime {
     /// Where the answer goes.
     pub(crate) answer: RefCell<PathBuf>,
     /// Who answers instead, where many runs are asked for.
-    pub(crate) tells: Cell<Option<fn(&Answer) -> bool>>,
+    pub(crate) tells: Cell<Option<Tell>>,
 }
 
 /// A static of the one OS thread that runs the program.

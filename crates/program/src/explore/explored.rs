@@ -8,7 +8,7 @@ use crate::spawn::ProgramError;
 use seawall_cc::SUPPORT_FOLDER;
 use seawall_explore::{CrashImage, Schedule, Site, SourceLine, Trace, Turns};
 use seawall_memory::{Addr, Memory, Width};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -40,7 +40,7 @@ pub struct Half {
 
 /// What is to be explored.
 #[derive(Clone, Debug)]
-pub struct ExploreProgram {
+pub struct ProgramAndCheck {
     /// The program.
     pub program: Half,
     /// The check, which ends with 0 if the pool is sound.
@@ -62,17 +62,17 @@ pub struct ExploreProgram {
 }
 
 /// Names instructions: the lines of these offsets in a module.
-pub type Lines = Box<dyn Fn(&Path, &[u64]) -> Vec<SourceLine> + Send + Sync>;
+pub type SiteLines = Box<dyn Fn(&Path, &[u64]) -> Vec<SourceLine> + Send + Sync>;
 
 /// A program whose runs can be recorded.
-pub struct Explored {
-    how: ExploreProgram,
+pub struct ExploredProgram {
+    how: ProgramAndCheck,
     runs: Servers,
     checks: Servers,
     start: Arc<[u8]>,
     threads: usize,
     exit_code: i32,
-    lines: Lines,
+    lines: SiteLines,
     names: Mutex<HashMap<u64, &'static SourceLine>>,
     /// Pages that turned out to be stored to.
     missing: Mutex<BTreeSet<PoolPage>>,
@@ -80,20 +80,20 @@ pub struct Explored {
     pages: Vec<PoolPage>,
 }
 
-impl Explored {
+impl ExploredProgram {
     /// Runs the program and its check, to learn which memory and how many threads they use.
     ///
     /// # Errors
     /// When either cannot be run, or the check refuses what the program leaves without a crash.
-    pub fn new(how: ExploreProgram, lines: Lines) -> Result<Explored, ProgramError> {
-        Explored::with_pages(how, lines, Vec::new())
+    pub fn new(how: ProgramAndCheck, lines: SiteLines) -> Result<ExploredProgram, ProgramError> {
+        ExploredProgram::with_pages(how, lines, Vec::new())
     }
 
     fn with_pages(
-        how: ExploreProgram,
-        lines: Lines,
+        how: ProgramAndCheck,
+        lines: SiteLines,
         mut pages: Vec<PoolPage>,
-    ) -> Result<Explored, ProgramError> {
+    ) -> Result<ExploredProgram, ProgramError> {
         let mut lines = Some(lines);
         for _ in 0..ROUNDS {
             let mut tried = Tried::new(&how, &pages)?;
@@ -104,7 +104,7 @@ impl Explored {
             }
             let runs = how.servers_of(Role::Run, &pages, tried.dram_bytes[0], how.servers)?;
             let checks = how.servers_of(Role::Check, &pages, tried.dram_bytes[1], how.servers)?;
-            return Ok(Explored {
+            return Ok(ExploredProgram {
                 runs,
                 checks,
                 start: tried.start,
@@ -133,7 +133,7 @@ impl Explored {
     }
 
     /// Whether pages turned out to be stored to that were not known: what was found is worthless,
-    /// and the exploration must be made [again](Explored::again).
+    /// and the exploration must be made [again](ExploredProgram::again).
     pub fn lacks_pages(&self) -> bool {
         self.lacks_pages.load(Ordering::Relaxed)
     }
@@ -141,13 +141,13 @@ impl Explored {
     /// The same program, with the pages that turned out to be needed.
     ///
     /// # Errors
-    /// As [`new`](Explored::new).
-    pub fn again(self) -> Result<Explored, ProgramError> {
+    /// As [`new`](ExploredProgram::new).
+    pub fn again(self) -> Result<ExploredProgram, ProgramError> {
         let missing = self.missing.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut pages = self.pages;
         pages.extend(missing);
         put_in_order(&mut pages);
-        Explored::with_pages(self.how, self.lines, pages)
+        ExploredProgram::with_pages(self.how, self.lines, pages)
     }
 
     /// Records a run.
@@ -221,7 +221,7 @@ impl Explored {
 
     /// Looks up the lines of sites that were not met before.
     fn learn(&self, servers: &Servers, sites: impl Iterator<Item = Site>) {
-        let mut new: HashMap<&Path, Vec<(u64, u64)>> = HashMap::new();
+        let mut new: BTreeMap<&Path, Vec<(u64, u64)>> = BTreeMap::new();
         let mut names = lock(&self.names);
         for site in sites {
             let Site::Instruction(address) = site else { continue };
@@ -300,7 +300,7 @@ enum Role {
     Check,
 }
 
-impl ExploreProgram {
+impl ProgramAndCheck {
     fn servers_of(
         &self,
         role: Role,
@@ -409,7 +409,7 @@ fn with_more(bytes: u64) -> u64 {
 }
 
 impl Tried {
-    fn new(how: &ExploreProgram, pages: &[PoolPage]) -> Result<Tried, ProgramError> {
+    fn new(how: &ProgramAndCheck, pages: &[PoolPage]) -> Result<Tried, ProgramError> {
         let io = |error: io::Error| failed("cannot keep the files of a run", error);
         let mut server = how.server(Role::Run, 0, pages, DRAM_BYTES)?;
         let turns = Turns::Chosen(Vec::new());
@@ -431,7 +431,7 @@ impl Tried {
         let start = contents(&how.after(), pages).map_err(io)?;
         if missing.is_empty() {
             let mut server = how.server(Role::Check, 0, pages, DRAM_BYTES)?;
-            let last: HashMap<u64, u64> = trace.last_words().collect();
+            let last: BTreeMap<u64, u64> = trace.last_words().collect();
             let words = last.into_iter().map(|(word, value)| (Addr::pm(8 * word), value));
             let done = server.ask(&Task::Recover(words.collect()))?;
             missing.extend(done.missing.clone());

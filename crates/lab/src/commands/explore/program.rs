@@ -7,7 +7,7 @@ use crate::LabError;
 use crate::commands::program::{FenceChoice, ProgramCommand, prepare, sites};
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
-use seawall_program::{ExploreProgram, Explored, Fences, From, Half, ProgramError};
+use seawall_program::{ExploredProgram, Fences, From, Half, ProgramAndCheck, ProgramError};
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
@@ -51,7 +51,7 @@ pub struct ExploreProgramOptions {
 
 /// A program of others, ready to be explored.
 struct ProgramTarget {
-    explored: Arc<Explored>,
+    explored: Arc<ExploredProgram>,
     options: ExploreProgramOptions,
     image: PathBuf,
     digest: String,
@@ -78,7 +78,7 @@ pub(super) fn explore(
         return Err(ReplayError::OtherRun { choice: (*text).into(), why }.into());
     }
     let failed = |error| said(&image, error);
-    let mut explored = Explored::new(how, Box::new(lines)).map_err(failed)?;
+    let mut explored = ExploredProgram::new(how, Box::new(lines)).map_err(failed)?;
     loop {
         let target = ProgramTarget {
             explored: Arc::new(explored),
@@ -121,7 +121,7 @@ fn how(
     options: &ExploreProgramOptions,
     folder: &Path,
     stop: &AtomicBool,
-) -> Result<ExploreProgram, ExploreError> {
+) -> Result<ProgramAndCheck, ExploreError> {
     let text = options.command.as_deref().unwrap_or_default();
     let program = ProgramCommand::parse("--program", text).map_err(lab)?;
     let check = options.check.as_deref().unwrap_or_default();
@@ -150,7 +150,7 @@ fn how(
         prepare(&command, &before, seconds, stop).map_err(lab)?;
     }
     let this = std::env::current_exe().map_err(|error| lab(LabError::Folder { error }))?;
-    Ok(ExploreProgram {
+    Ok(ProgramAndCheck {
         program,
         check,
         fences: match options.fence {
@@ -167,7 +167,7 @@ fn how(
 }
 
 /// Of what is run: replay strings are good for it alone.
-fn digest(how: &ExploreProgram) -> Result<String, LabError> {
+fn digest(how: &ProgramAndCheck) -> Result<String, LabError> {
     let mut hasher = DefaultHasher::new();
     for half in [&how.program, &how.check] {
         let image = std::fs::read(&half.image).map_err(|error| LabError::Folder { error })?;
@@ -244,7 +244,7 @@ impl Target for ProgramTarget {
 
 /// A command that is run on each image.
 struct ProgramCheck {
-    explored: Arc<Explored>,
+    explored: Arc<ExploredProgram>,
 }
 
 impl Check for ProgramCheck {
