@@ -230,6 +230,8 @@ pub(super) fn compile(arguments: &Arguments, brand: Brand) -> Vec<OsString> {
     }
     let mut more = vec!["-w", "-fPIC", "-ftls-model=initial-exec", "-fno-stack-protector"];
     more.extend(["-fcf-protection=none", "-fno-lto"]);
+    // In tables of version 5, addr2line of binutils takes the first file for the second one.
+    more.push("-gdwarf-4");
     if debug != Some(true) {
         more.push("-g1");
     }

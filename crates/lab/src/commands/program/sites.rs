@@ -8,6 +8,9 @@ use std::process::Command;
 /// In the paths of the library that stands for the C library ([`seawall_cc::SUPPORT_FOLDER`]).
 const SUPPORT: &str = seawall_cc::SUPPORT_FOLDER;
 
+/// In the paths of the headers with the compiler's intrinsic functions.
+const OF_COMPILER: &str = "/lib/gcc/";
+
 /// Each store with the function and line of the instruction that found it.
 pub(super) fn name(image: &Path, stores: &[UnseenStore]) -> Vec<String> {
     let found: Vec<u64> = stores.iter().map(|store| store.found_at).collect();
@@ -74,18 +77,23 @@ fn lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
         return Vec::new();
     }
     let mut command = Command::new("addr2line");
-    command.args(["-f", "-C", "-e"]).arg(image);
+    command.args(["-a", "-f", "-i", "-C", "-e"]).arg(image);
     // A call returns behind the access that it was made for.
     command.args(addresses.iter().map(|at| format!("{:#x}", at.saturating_sub(1))));
     let Ok(output) = command.output() else { return plain() };
     let text = String::from_utf8_lossy(&output.stdout);
-    let found: Vec<&str> = text.lines().collect();
-    if found.len() != 2 * addresses.len() {
-        return plain();
-    }
-    let line = |pair: &[&str]| Line {
-        function: pair[0].to_owned(),
-        line: pair[1].split(" (").next().unwrap_or(pair[1]).to_owned(),
-    };
-    found.chunks_exact(2).map(line).collect()
+    let text: Vec<&str> = text.lines().collect();
+    let is_address = |line: &&str| line.starts_with("0x");
+    let found: Vec<Line> = text.split(is_address).skip(1).filter_map(innermost).collect();
+    if found.len() == addresses.len() { found } else { plain() }
+}
+
+/// Where the code of an instruction was written, of the functions that it is inlined in, each with
+/// its line: the first that is not the compiler's own.
+fn innermost(functions: &[&str]) -> Option<Line> {
+    let is_own = |pair: &&[&str]| !pair[1].contains(OF_COMPILER);
+    let pairs = || functions.chunks_exact(2);
+    let pair = pairs().find(is_own).or(pairs().next())?;
+    let line = pair[1].split(" (").next().unwrap_or(pair[1]).to_owned();
+    Some(Line { function: pair[0].to_owned(), line })
 }
