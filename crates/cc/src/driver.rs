@@ -33,7 +33,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, Output};
 use tempfile::{NamedTempFile, TempDir};
 
 /// The language of the sources that do not say it, as of `gcc` and `g++`.
@@ -74,6 +74,17 @@ pub fn run(
             ExitCode::from(2)
         }
     }
+}
+
+/// Runs the compiler behind the driver alone, without twins; what it prints is in the result.
+///
+/// # Errors
+/// When it does not start.
+pub fn run_compiler(
+    language: Language,
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Result<Output, CcError> {
+    Compiler::find(language)?.quietly(arguments)
 }
 
 fn drive(language: Language, words: Vec<OsString>, instrument: Instrument) -> Result<u8, CcError> {

@@ -20,5 +20,5 @@ mod embedded;
 
 pub use driver::error::CcError;
 pub use driver::support::SUPPORT_FOLDER;
-pub use driver::{Instrument, Language, run};
+pub use driver::{Instrument, Language, run, run_compiler};
 pub use embedded::{Embedded, TwinLibrary, embedded};

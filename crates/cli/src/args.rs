@@ -1,7 +1,7 @@
 //! What can be typed: the commands, each with the options that its experiment has.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use seawall_lab::bench::{BenchOptions, DimmBenchOptions};
+use seawall_lab::bench::{BenchOptions, CcBenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreBenchOptions, ExploreCommand};
 use seawall_lab::litmus::LitmusOptions;
 use seawall_lab::pool::ExamineOptions;
@@ -95,6 +95,8 @@ pub(crate) enum BenchCommand {
     Dimms(DimmBenchOptions),
     /// Runs of recovery and crash states per second of CPU time
     Explore(ExploreBenchOptions),
+    /// Programs that `seawall cc` compiles: simulated, run natively, and recovering; needs gcc
+    Cc(CcBenchOptions),
 }
 
 /// All words go to the compiler.

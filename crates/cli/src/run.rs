@@ -56,6 +56,7 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
         Command::Bench(BenchCommand::Sim(options)) => experiment(&options),
         Command::Bench(BenchCommand::Dimms(options)) => experiment(&options),
         Command::Bench(BenchCommand::Explore(options)) => experiment(&options),
+        Command::Bench(BenchCommand::Cc(options)) => experiment(&options),
         Command::List { what } => say(&listing(what).to_text()?),
         Command::Show(ShowCommand::Machine { name }) => say(&show_machine(&name)?),
         Command::Show(ShowCommand::Design { name }) => say(&show_design(&name)?),

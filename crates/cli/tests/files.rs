@@ -87,6 +87,7 @@ fn no_command_writes_over_what_it_reads_by_any_name_of_it() {
         ("litmus t.litmus --crashes 1 --json", "t.litmus"),
         ("bench sim -m m.toml --cores 1 -w hash -d lb --references 1000 --json", "m.toml"),
         ("bench dimms -m m.toml --json", "m.toml"),
+        ("bench cc -m m.toml --threads 1 --json", "m.toml"),
         ("validate -m m.toml --json", "m.toml"),
         ("whisper echo -m m.toml --ops 5 --json", "m.toml"),
     ];

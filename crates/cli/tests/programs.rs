@@ -326,6 +326,36 @@ fn what_a_program_does_wrong_is_named_with_its_place() {
 }
 
 #[test]
+fn compiled_programs_are_timed_simulated_natively_and_in_recoveries() {
+    let place = Place::new();
+    let small = ["bench", "cc", "--threads", "1,4", "--machine", "desktop", "--design", "clwb"];
+    let small = [&small[..], &["--runs", "1", "--references", "20000", "--operations", "2"]];
+    let missing = place.seawall().args(small.concat()).env("SEAWALL_CC", "no-gcc").output();
+    let missing = missing.expect("seawall runs");
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert_eq!(missing.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot run no-gcc") && said.contains("SEAWALL_CC"), "{said}");
+    if without_gcc("compiled_programs_are_timed_simulated_natively_and_in_recoveries") {
+        return;
+    }
+    let text = place.run(0, &[&small.concat()[..], &["--json", "speed"]].concat());
+    assert!(text.contains("clwb on desktop") && text.contains("this host's"), "{text}");
+    let records = fs::read_to_string(place.folder.path().join("speed")).unwrap();
+    let records: Vec<serde_json::Value> =
+        records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let speed = |record: &serde_json::Value, name: &str| record[name]["median"].as_f64();
+    for (what, name, number) in [
+        ("simulated", "references_per_second", 4),
+        ("native", "ratio", 2),
+        ("recovery", "recoveries_per_second", 1),
+    ] {
+        let of: Vec<_> = records.iter().filter(|record| record["measures"] == what).collect();
+        assert_eq!(of.len(), number, "{what}");
+        assert!(of.iter().all(|record| speed(record, name).is_some_and(|it| it > 0.0)), "{of:?}");
+    }
+}
+
+#[test]
 fn what_was_not_compiled_for_it_is_refused_with_the_remedy() {
     let place = Place::new();
     let error = place.run(2, &["compare", "--program", "/bin/true", "--designs", "clwb"]);

@@ -19,8 +19,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod cc;
 mod dimms;
 
+pub use cc::record::{CcRecord, NativeRecord, RecoveryRecord, SimulatedRecord, Spread};
+pub use cc::{CcBench, CcBenchOptions};
 pub use dimms::{DimmBench, DimmBenchOptions, DimmSpeed, Pattern};
 
 /// The workload of the comparison with gem5, and the design that it runs under.

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Lines of 64 bytes in 256 MiB.
+/// SiteLines of 64 bytes in 256 MiB.
 const LINES: u64 = 1 << 22;
 const OUTSTANDING: usize = 16;
 
