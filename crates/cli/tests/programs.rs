@@ -225,6 +225,19 @@ fn a_recovery_that_is_ended_by_a_signal_or_does_not_end_is_a_finding_with_its_pl
     assert!(error.contains("seawall cc"), "{error}");
 }
 
+#[test]
+fn explorations_refuse_stores_that_nothing_saw() {
+    if without_gcc("explorations_refuse_stores_that_nothing_saw") {
+        return;
+    }
+    let place = Place::new();
+    place.compile_with("unseen.c", &["-lm"]);
+    let check = "./unseen check {pool}";
+    let error = place.run(2, &["explore", "--program", "./unseen run {pool}", "--check", check]);
+    assert!(error.contains("did not compile") && error.contains("files/pool+0x0"), "{error}");
+    assert!(error.contains(&format!("unseen.c:{}", line_of("unseen.c", "finds it"))), "{error}");
+}
+
 /// The first line of a source that has this text.
 fn line_of(file: &str, text: &str) -> usize {
     let source = fs::read_to_string(source(file)).unwrap();

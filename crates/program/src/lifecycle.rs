@@ -33,12 +33,14 @@ pub(crate) fn begin_region() {
     if runtime.is_on.replace(true) {
         return thread.through(|machine| machine.begin_region());
     }
-    for (at, bytes) in image::writable().into_iter().chain([regions::heap()]) {
-        pages().know_all(thread, at, bytes);
-    }
-    for pool in regions::pools() {
-        pages().know_all(thread, pool.at, pool.bytes);
-    }
+    pages().as_it_is(|pages| {
+        for (at, bytes) in image::writable().into_iter().chain([regions::heap()]) {
+            pages.know_all(thread, at, bytes);
+        }
+        for pool in regions::pools() {
+            pages.know_all(thread, pool.at, pool.bytes);
+        }
+    });
     clear_counters();
     thread.through(|machine| machine.begin_region());
 }

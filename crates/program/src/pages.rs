@@ -1,11 +1,12 @@
 //! The pages of the program that the machine knows, and for each word the value that the program's
 //! own instructions left there.
 //!
-//! A page becomes known when the program first touches it, with what it has then. Where the host's
-//! memory differs from the shadow, something else than an instrumented instruction has written it.
+//! A page becomes known when the program first touches it, with what it has then; a page of a pool
+//! with what its file has. Where the host's memory differs from the shadow, something else than an
+//! instrumented instruction has written it.
 
 use crate::failure::fail;
-use crate::regions::is_persistent;
+use crate::regions::{is_persistent, original};
 use crate::request::PAGE;
 use crate::runtime::{OneThread, Thread};
 use rustc_hash::FxHashMap;
@@ -29,6 +30,8 @@ pub(crate) struct Pages {
     cached: Box<[Cell<Cached>]>,
     /// The persistent ones in the order in which the machine got them.
     persistent: RefCell<Vec<u64>>,
+    /// Whether pages are to be known with what they have, whoever has stored it.
+    is_as_it_is: Cell<bool>,
 }
 
 static PAGES: OneThread<Pages> = OneThread(std::cell::OnceCell::new());
@@ -42,7 +45,12 @@ pub(crate) fn pages() -> &'static Pages {
 impl Default for Pages {
     fn default() -> Pages {
         let empty = (0..CACHED).map(|_| Cell::new((u64::MAX, None)));
-        Pages { known: RefCell::default(), cached: empty.collect(), persistent: RefCell::default() }
+        Pages {
+            known: RefCell::default(),
+            cached: empty.collect(),
+            persistent: RefCell::default(),
+            is_as_it_is: Cell::new(false),
+        }
     }
 }
 
@@ -74,6 +82,13 @@ impl Pages {
         }
     }
 
+    /// Makes pages known with what they have, whoever has stored it.
+    pub(crate) fn as_it_is(&self, know: impl FnOnce(&Pages)) {
+        self.is_as_it_is.set(true);
+        know(self);
+        self.is_as_it_is.set(false);
+    }
+
     /// Bytes of persistent and of other memory that are known.
     pub(crate) fn touched(&self) -> [u64; 2] {
         let persistent = self.persistent.borrow().len() as u64;
@@ -100,6 +115,9 @@ impl Pages {
         // here instead of there, and is told as the program's.
         let contents =
             unsafe { std::slice::from_raw_parts(at as *const u8, PAGE as usize) }.to_vec();
+        // What differs from the file was stored by code that is not seen: it is taken over.
+        let original = (is_pm && !self.is_as_it_is.get()).then(|| original(at)).flatten();
+        let contents = original.unwrap_or(contents);
         let word = |n: usize| {
             let word = contents[8 * n..8 * n + 8].try_into().expect("8 bytes");
             Cell::new(u64::from_le_bytes(word))

@@ -7,11 +7,12 @@
 use crate::request::PAGE;
 use crate::request::Persistent;
 use crate::runtime::runtime;
+use crate::sweep::written;
 use libc::{c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Pools, one after the other.
@@ -172,6 +173,24 @@ pub(crate) fn unmap(at: u64, bytes: usize) -> i64 {
         0 => 0,
         _ => -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
     }
+}
+
+/// What the file of a pool has where the page at `at` has something else, which nothing has given it
+/// that was seen: the page has been written to, and the machine does not know it yet.
+pub(crate) fn original(at: u64) -> Option<Vec<u8>> {
+    let pools = REGIONS.0.pools.borrow();
+    let pool = pools.iter().find(|pool| (pool.at..pool.at + pool.bytes).contains(&at))?;
+    written(at, PAGE).first()?;
+    let file = File::open(&pool.path).ok()?;
+    let mut bytes = vec![0; PAGE as usize];
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.read_at(&mut bytes[done..], pool.offset + at - pool.at + done as u64).ok()? {
+            0 => break,
+            read => done += read,
+        }
+    }
+    Some(bytes)
 }
 
 /// Declares memory persistent that is no file's; before it is touched.

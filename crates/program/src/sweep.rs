@@ -32,7 +32,7 @@ pub(crate) fn sweep(thread: &Thread) {
 }
 
 /// The pages of a private mapping of a file that are no longer the file's.
-fn written(at: u64, bytes: u64) -> Vec<u64> {
+pub(crate) fn written(at: u64, bytes: u64) -> Vec<u64> {
     const PRESENT: u64 = 1 << 63;
     const OF_FILE: u64 = 1 << 61;
     let mut entries = vec![0; (bytes / PAGE * 8) as usize];

@@ -355,13 +355,17 @@ impl ProgramAndCheck {
     fn trace_of(&self, done: Done, exit_code: i32) -> Result<Trace, ProgramError> {
         let Done { end, trace, unseen, said, .. } = done;
         if let Some((place, site)) = unseen.first() {
-            let more = unseen.len();
+            let words = unseen.len();
             let what = format!(
-                "changes {more} words of persistent memory by code that `seawall cc` did not \
-                 compile, first {place}, found by the instruction at {site:#x}: a crash could not \
-                 lose or reorder such stores; compile that code, too"
+                "changes {words} words of persistent memory by code that `seawall cc` did not \
+                 compile, so that a crash could not lose or reorder them; compile that code, too; \
+                 the first is {place}, found"
             );
-            return Err(self.program_failed(what, Vec::new()));
+            let found = |site| vec![Place { thread: 0, callers: vec![site] }];
+            return Err(match *site {
+                0 => self.program_failed(what + " at the end", Vec::new()),
+                site => self.program_failed(what, found(site)),
+            });
         }
         match (end, trace) {
             (End::Exit(code), Some(trace)) if code == exit_code => Ok(trace),

@@ -222,7 +222,9 @@ fn answer(done: Done) -> bool {
 fn done(end: End) -> Done {
     let runtime = runtime();
     let places = runtime.unseen.places();
-    let unseen = places.into_iter().map(|(at, site)| (regions::describe_address(at), site));
+    let unseen = places.into_iter().map(|(at, site)| {
+        (regions::describe_address(at), image::offset_of(site).unwrap_or_default())
+    });
     Done {
         end,
         trace: None,

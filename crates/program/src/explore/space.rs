@@ -66,9 +66,11 @@ pub(crate) fn overlay(pool: &Pool) {
         }
     }
     // Known, so that they do not count as written by somebody else.
-    for offset in offsets.values().filter(|offset| pool.has(**offset)) {
-        pages().page(runtime().thread(), pool.at + offset - pool.offset);
-    }
+    pages().as_it_is(|pages| {
+        for offset in offsets.values().filter(|offset| pool.has(**offset)) {
+            pages.page(runtime().thread(), pool.at + offset - pool.offset);
+        }
+    });
 }
 
 impl Space {
@@ -110,6 +112,9 @@ impl Space {
     /// Makes a page known; returns its start on the machine.
     pub(crate) fn add(&self, page: u64, is_pm: bool) -> Addr {
         let of_pool = is_pm.then(|| self.page_of_pool(page)).flatten();
+        if is_pm && of_pool.is_none() {
+            fail("declares memory persistent that is no file's: its check could not open it");
+        }
         let listed = of_pool.as_ref().and_then(|page| self.listed.get(page));
         let at = match (listed, of_pool.clone()) {
             (Some(number), _) => Addr::pm(number * PAGE),
