@@ -2,8 +2,8 @@
  * is told as its caller's. */
 #include "support.h"
 
-extern const char __start_seawall_support[] __attribute__((visibility("hidden")));
-extern const char __stop_seawall_support[] __attribute__((visibility("hidden")));
+extern const char __start_seawall_support[] __attribute__((weak, visibility("hidden")));
+extern const char __stop_seawall_support[] __attribute__((weak, visibility("hidden")));
 
 const char *const seawall_support_code[2] = {__start_seawall_support, __stop_seawall_support};
 
