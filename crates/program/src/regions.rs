@@ -175,8 +175,8 @@ pub(crate) fn unmap(at: u64, bytes: usize) -> i64 {
     }
 }
 
-/// What the file of a pool has where the page at `at` has something else, which nothing has given it
-/// that was seen: the page has been written to, and the machine does not know it yet.
+/// What the file of a pool has where the page at `at` has something else, which nothing has given
+/// it that was seen: the page has been written to, and the machine does not know it yet.
 pub(crate) fn original(at: u64) -> Option<Vec<u8>> {
     let pools = REGIONS.0.pools.borrow();
     let pool = pools.iter().find(|pool| (pool.at..pool.at + pool.bytes).contains(&at))?;

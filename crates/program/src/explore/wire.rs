@@ -84,8 +84,8 @@ pub(crate) struct Done {
     pub(crate) missing: Vec<PoolPage>,
     /// Bytes of memory that is not persistent.
     pub(crate) dram_bytes: u64,
-    /// Words of persistent memory that changed unseen: where, and the instruction that found it, from
-    /// the start of its module; 0 if it was found at the end.
+    /// Words of persistent memory that changed unseen: where, and the instruction that found it,
+    /// from the start of its module; 0 if it was found at the end.
     pub(crate) unseen: Vec<(String, u64)>,
     /// The end of what it printed.
     pub(crate) said: String,
