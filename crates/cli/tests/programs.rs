@@ -187,6 +187,38 @@ fn explorations_find_planted_bugs_and_name_the_lines_of_the_source() {
     assert!(!sound.contains("FAIL"), "{sound}");
 }
 
+/// The check is another program, whose code is elsewhere, and runs begin with what is there.
+#[test]
+fn explorations_begin_with_a_pool_that_was_prepared_and_name_the_lines_of_both_programs() {
+    let name =
+        "explorations_begin_with_a_pool_that_was_prepared_and_name_the_lines_of_both_programs";
+    if without_gcc(name) {
+        return;
+    }
+    let place = Place::new();
+    place.compile_with("hash.c", &["-O0"]);
+    fs::rename(place.folder.path().join("hash"), place.folder.path().join("judge")).unwrap();
+    place.compile("hash.c");
+    let words =
+        ["explore", "--program", "./hash run {pool} 1 6 1", "--check", "./judge check {pool} 1"];
+    let words = [&words[..], &["--models", "px86", "--json", "record"]].concat();
+    let explore = |more: &[&str]| {
+        let found = place.run(1, &[&words[..], more].concat());
+        (found, fs::read_to_string(place.folder.path().join("record")).unwrap())
+    };
+    // Only a run that finds no pool stores this number.
+    let magic = "0x3168736168";
+    let (found, record) = explore(&["--prepare", "./hash run {pool} 1 2"]);
+    assert!(!record.contains(magic), "{record}");
+    let (stored, read) = (line_of("hash.c", "->sum = "), line_of("hash.c", "->sum != "));
+    assert!(found.contains(&format!("hash.c:{stored}; not flushed by then")), "{found}");
+    assert!(found.contains(&format!("of hash.c:{stored}, hash.c:{read}")), "{found}");
+    let (_, record) = explore(&[]);
+    assert!(record.contains(magic), "{record}");
+    let error = place.run(2, &[&words[..], &["--prepare", "./hash no"]].concat());
+    assert!(error.contains("./hash no returned"), "{error}");
+}
+
 #[test]
 fn explorations_try_the_interleavings_of_threads() {
     if without_gcc("explorations_try_the_interleavings_of_threads") {

@@ -96,7 +96,9 @@ impl Hash for Site {
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Site::Instruction(at) => write!(f, "the instruction at {at:#x}"),
+            Site::Instruction(at) | Site::Source(at, SourceLine { line: 0, .. }) => {
+                write!(f, "the instruction at {at:#x}")
+            }
             _ => write!(f, "{}:{}", self.file(), self.line()),
         }
     }

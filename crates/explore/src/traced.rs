@@ -287,11 +287,6 @@ impl Traced<'_> {
         self.instruction.set(Some(Site::Instruction(address)));
     }
 
-    /// Threads of the run.
-    pub fn threads(&self) -> usize {
-        self.shared.threads()
-    }
-
     /// Sets words from `at` on without a trace: the program had them before.
     pub fn fill(&self, at: Addr, words: impl Iterator<Item = u64>) {
         let region = self.shared.region(at);
@@ -361,9 +356,9 @@ impl Traced<'_> {
         }
     }
 
-    /// The run so far, where it is over before its threads are.
-    pub fn so_far(&self) -> Trace {
-        self.shared.trace.borrow().clone()
+    /// Takes the run so far, where it is over before its threads are.
+    pub fn take_trace(&self) -> Trace {
+        self.shared.trace.replace(Trace::empty(self.shared.threads()))
     }
 }
 

@@ -67,10 +67,16 @@ extern "C" fn thread_start(start: extern "C" fn(u64) -> u64, argument: u64) -> u
     simulated();
     let Some(number) = threads::start(start, argument) else {
         let slots = runtime.slots.get();
-        failure::fail(&format!(
-            "runs more threads at a time than the machine has cores, {slots}; start fewer, or take \
-             a machine with more (core.count)"
-        ));
+        failure::fail(&match runtime.tells.get() {
+            None => format!(
+                "runs more threads at a time than the machine has cores, {slots}; start fewer, or \
+                 take a machine with more (core.count)"
+            ),
+            Some(_) => format!(
+                "runs more threads at a time than its first run, or than can be explored, {slots}; \
+                 start fewer"
+            ),
+        });
     };
     runtime.threads_started.set(runtime.threads_started.get() + 1);
     // What it wrote before is visible to the new thread, as it is after the system's call.

@@ -11,6 +11,7 @@ use crate::sweep::written;
 use libc::{c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,16 @@ impl Pool {
     pub(crate) fn has(&self, offset: u64) -> bool {
         (self.offset..self.offset + self.bytes).contains(&offset)
     }
+
+    /// Whether it is mapped at `at`.
+    pub(crate) fn is_at(&self, at: u64) -> bool {
+        (self.at..self.at + self.bytes).contains(&at)
+    }
+
+    /// Where in the file `at` is.
+    pub(crate) fn offset_of(&self, at: u64) -> u64 {
+        self.offset + at - self.at
+    }
 }
 
 /// Where the next mapping goes, and the pools.
@@ -70,11 +81,16 @@ pub(crate) fn pools() -> Vec<Pool> {
     REGIONS.0.pools.borrow().clone()
 }
 
+/// The pool that is mapped at `at`.
+pub(crate) fn pool_at(at: u64) -> Option<Pool> {
+    REGIONS.0.pools.borrow().iter().find(|pool| pool.is_at(at)).cloned()
+}
+
 /// Whether the page at `at` is persistent memory.
 pub(crate) fn is_persistent(at: u64) -> bool {
     let regions = &REGIONS.0;
     let holds = |start: u64, bytes: u64| (start..start + bytes).contains(&at);
-    let is_pool = || regions.pools.borrow().iter().any(|pool| holds(pool.at, pool.bytes));
+    let is_pool = || regions.pools.borrow().iter().any(|pool| pool.is_at(at));
     let is_declared = || regions.declared.borrow().iter().any(|range| holds(range.0, range.1));
     match runtime().persistent.get() {
         Persistent::All => true,
@@ -139,7 +155,7 @@ pub(crate) fn map(
         libc::mmap(at as *mut c_void, bytes, protection | libc::PROT_READ, private, fd, offset)
     };
     if got == libc::MAP_FAILED {
-        return -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
+        return -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
     }
     if !is_fixed {
         next.set((at + length + PAGE).next_multiple_of(STEP));
@@ -171,26 +187,30 @@ pub(crate) fn unmap(at: u64, bytes: usize) -> i64 {
     // SAFETY: the program gives up its own mapping.
     match unsafe { libc::munmap(at as *mut c_void, bytes) } {
         0 => 0,
-        _ => -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
+        _ => -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
     }
 }
 
 /// What the file of a pool has where the page at `at` has something else, which nothing has given
 /// it that was seen: the page has been written to, and the machine does not know it yet.
 pub(crate) fn original(at: u64) -> Option<Vec<u8>> {
-    let pools = REGIONS.0.pools.borrow();
-    let pool = pools.iter().find(|pool| (pool.at..pool.at + pool.bytes).contains(&at))?;
+    let pool = pool_at(at)?;
     written(at, PAGE).first()?;
     let file = File::open(&pool.path).ok()?;
+    page_of(&file, pool.offset_of(at)).ok()
+}
+
+/// The page of a file that begins at `offset`: zeros where the file is shorter.
+pub(crate) fn page_of(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; PAGE as usize];
     let mut done = 0;
     while done < bytes.len() {
-        match file.read_at(&mut bytes[done..], pool.offset + at - pool.at + done as u64).ok()? {
+        match file.read_at(&mut bytes[done..], offset + done as u64)? {
             0 => break,
             read => done += read,
         }
     }
-    Some(bytes)
+    Ok(bytes)
 }
 
 /// Declares memory persistent that is no file's; before it is touched.
@@ -200,9 +220,8 @@ pub(crate) fn declare(at: u64, bytes: u64) {
 
 /// An address as the user knows it: a file and an offset in it.
 pub(crate) fn describe_address(at: u64) -> String {
-    let found = pools().into_iter().find(|pool| (pool.at..pool.at + pool.bytes).contains(&at));
-    match found {
-        Some(pool) => format!("{}+{:#x}", pool.path.display(), pool.offset + at - pool.at),
+    match pool_at(at) {
+        Some(pool) => format!("{}+{:#x}", pool.path.display(), pool.offset_of(at)),
         None => format!("{at:#x}"),
     }
 }

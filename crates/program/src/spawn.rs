@@ -4,7 +4,7 @@ use crate::request::{ANSWER, Answer, Asked, Place, REQUEST, Ran, Request};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -159,14 +159,17 @@ fn how(status: ExitStatus) -> String {
 
 /// The end of what the program has printed on standard error, or else on standard output.
 fn said(run: &Run) -> String {
-    let tail = |name: &str| -> io::Result<String> {
-        let mut file = File::open(run.request.folder.join(name))?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(SAID_MAX)))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
-    };
-    let texts = ["stderr", "stdout"].into_iter().filter_map(|name| tail(name).ok());
+    let folder = &run.request.folder;
+    let texts = ["stderr", "stdout"].into_iter().filter_map(|name| tail(&folder.join(name)).ok());
     texts.filter(|text| !text.is_empty()).map(|text| format!(": {text}")).next().unwrap_or_default()
+}
+
+/// The end of a file of text, as much as a message repeats.
+pub(crate) fn tail(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(SAID_MAX)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }

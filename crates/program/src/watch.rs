@@ -187,9 +187,8 @@ fn write_pools(pools: &[Pool], first: &Pool, path: &PathBuf, pm: &[u8]) -> io::R
     let of_file: Vec<&Pool> = pools.iter().filter(|pool| pool.path == first.path).collect();
     let mut bytes = std::fs::read(&first.path)?;
     for (n, page) in pages().persistent().into_iter().enumerate() {
-        let holds = |pool: &&&Pool| (pool.at..pool.at + pool.bytes).contains(&page);
-        let Some(pool) = of_file.iter().find(holds) else { continue };
-        let to = (pool.offset + page - pool.at) as usize;
+        let Some(pool) = of_file.iter().find(|pool| pool.is_at(page)) else { continue };
+        let to = pool.offset_of(page) as usize;
         let from = n * PAGE as usize;
         let Some(contents) = pm.get(from..from + PAGE as usize) else { continue };
         let end = bytes.len().min(to + PAGE as usize);

@@ -60,6 +60,16 @@ pub enum FenceChoice {
     Drain,
 }
 
+impl FenceChoice {
+    /// What the program is run with.
+    pub(super) fn fences(chosen: Option<FenceChoice>) -> Fences {
+        match chosen {
+            Some(FenceChoice::Drain) => Fences::Drain,
+            Some(FenceChoice::Order) | None => Fences::Order,
+        }
+    }
+}
+
 /// When measuring begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FromChoice {
@@ -324,10 +334,7 @@ impl Experiment for ProgramExperiment {
             (Some(FromChoice::Start), _) | (None, false) => From::Start,
             (Some(FromChoice::Threads), _) | (None, true) => From::Threads,
         };
-        let fences = match options.fence {
-            Some(FenceChoice::Drain) => Fences::Drain,
-            _ => Fences::Order,
-        };
+        let fences = FenceChoice::fences(options.fence);
         let program = command.name().to_owned();
         let point = |design| ProgramPoint { program: program.clone(), design };
         Ok(ProgramPlan {

@@ -1,8 +1,12 @@
 //! The servers of an exploration, from the side that asks.
 
+use super::explored::SiteLines;
 use super::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
 use crate::request::{ANSWER, Answer, Asked, REQUEST};
 use crate::spawn::{ProgramError, Server as Guard, TUNABLES};
+use seawall_explore::{Site, SourceLine};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -101,7 +105,12 @@ pub(crate) struct Servers {
     idle: Mutex<Vec<Server>>,
     is_back: Condvar,
     modules: Vec<Module>,
+    /// The lines of their instructions, as far as they were met.
+    names: Mutex<HashMap<u64, &'static SourceLine>>,
 }
+
+/// The line of an instruction of which nothing is known.
+static UNKNOWN: SourceLine = SourceLine { file: String::new(), line: 0 };
 
 impl Servers {
     /// So many; at least one.
@@ -112,7 +121,8 @@ impl Servers {
         let servers: Result<Vec<Server>, ProgramError> = (0..number).map(&mut start).collect();
         let servers = servers?;
         let modules = servers[0].modules().to_vec();
-        Ok(Servers { idle: Mutex::new(servers), is_back: Condvar::new(), modules })
+        let (is_back, names) = (Condvar::new(), Mutex::default());
+        Ok(Servers { idle: Mutex::new(servers), is_back, modules, names })
     }
 
     /// Has one thing done by the first server that is idle.
@@ -135,8 +145,42 @@ impl Servers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Looks up the lines of sites that were not met before.
+    pub(crate) fn learn(&self, lines: &SiteLines, sites: impl Iterator<Item = Site>) {
+        let mut new: BTreeMap<&Path, Vec<(u64, u64)>> = BTreeMap::new();
+        let mut names = self.names();
+        for site in sites {
+            let Site::Instruction(address) = site else { continue };
+            let Entry::Vacant(name) = names.entry(address) else { continue };
+            name.insert(&UNKNOWN);
+            if let Some((module, offset)) = self.module_of(address) {
+                new.entry(module).or_default().push((address, offset));
+            }
+        }
+        for (module, addresses) in new {
+            let offsets: Vec<u64> = addresses.iter().map(|(_, offset)| *offset).collect();
+            for ((address, _), line) in addresses.into_iter().zip(lines(module, &offsets)) {
+                names.insert(address, Box::leak(Box::new(line)));
+            }
+        }
+    }
+
+    /// The site with its line.
+    pub(crate) fn named(&self, site: Site) -> Site {
+        match site {
+            Site::Instruction(address) => {
+                Site::Source(address, self.names().get(&address).copied().unwrap_or(&UNKNOWN))
+            }
+            other => other,
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<u64, &'static SourceLine>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The module that has an address, and the offset in it.
-    pub(crate) fn module_of(&self, address: u64) -> Option<(&Path, u64)> {
+    fn module_of(&self, address: u64) -> Option<(&Path, u64)> {
         let holds = |module: &&Module| (module.at..module.at + module.bytes).contains(&address);
         let module = self.modules.iter().find(holds)?;
         Some((&module.path, address - module.base))

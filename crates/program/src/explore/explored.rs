@@ -3,15 +3,15 @@
 use super::client::{Server, Servers, THREADS, failed};
 use super::template::copy_all;
 use super::wire::{Access, Did, Done, End, PoolPage, Serving, Task};
+use crate::regions::page_of;
 use crate::request::{Fences, From, PAGE, Place};
 use crate::spawn::ProgramError;
 use seawall_cc::SUPPORT_FOLDER;
 use seawall_explore::{CrashImage, Schedule, Site, SourceLine, Trace, Turns};
 use seawall_memory::{Addr, Memory, Width};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,11 +73,12 @@ pub struct ExploredProgram {
     threads: usize,
     exit_code: i32,
     lines: SiteLines,
-    names: Mutex<HashMap<u64, &'static SourceLine>>,
+    pages: Vec<PoolPage>,
     /// Pages that turned out to be stored to.
     missing: Mutex<BTreeSet<PoolPage>>,
-    lacks_pages: AtomicBool,
-    pages: Vec<PoolPage>,
+    /// Why recovery cannot be run, which is no finding.
+    failure: Mutex<Option<ProgramError>>,
+    is_over: AtomicBool,
 }
 
 impl ExploredProgram {
@@ -94,32 +95,24 @@ impl ExploredProgram {
         lines: SiteLines,
         mut pages: Vec<PoolPage>,
     ) -> Result<ExploredProgram, ProgramError> {
-        let mut lines = Some(lines);
-        for _ in 0..ROUNDS {
-            let mut tried = Tried::new(&how, &pages)?;
-            if !tried.missing.is_empty() {
-                pages.extend(std::mem::take(&mut tried.missing));
-                put_in_order(&mut pages);
-                continue;
-            }
-            let runs = how.servers_of(Role::Run, &pages, tried.dram_bytes[0], how.servers)?;
-            let checks = how.servers_of(Role::Check, &pages, tried.dram_bytes[1], how.servers)?;
-            return Ok(ExploredProgram {
-                runs,
-                checks,
-                start: tried.start,
-                threads: tried.threads,
-                exit_code: tried.exit_code,
-                lines: lines.take().expect("it is used once"),
-                names: Mutex::default(),
-                missing: Mutex::default(),
-                lacks_pages: AtomicBool::new(false),
-                pages,
-                how,
-            });
-        }
-        let what = "stores to other pages each time that it runs".to_owned();
-        Err(how.program_failed(what, Vec::new()))
+        let tried = Tried::with_all(&how, &mut pages)?;
+        let runs = how.servers_of(Role::Run, &pages, tried.dram_bytes[0])?;
+        let checks = how.servers_of(Role::Check, &pages, tried.dram_bytes[1])?;
+        let Tried { start, threads, exit_code, .. } = tried;
+        let (missing, failure, is_over) = (Mutex::default(), Mutex::default(), false.into());
+        Ok(ExploredProgram {
+            how,
+            runs,
+            checks,
+            start,
+            threads,
+            exit_code,
+            lines,
+            pages,
+            missing,
+            failure,
+            is_over,
+        })
     }
 
     /// Threads of a run, `main` included.
@@ -127,15 +120,20 @@ impl ExploredProgram {
         self.threads
     }
 
-    /// Pages of pools that are stored to.
-    pub fn pages(&self) -> usize {
-        self.pages.len()
+    /// Whether what is found from now on is worthless: recovery cannot be run, or more must be
+    /// known of the program.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Whether pages turned out to be stored to that were not known: what was found is worthless,
-    /// and the exploration must be made [again](ExploredProgram::again).
-    pub fn lacks_pages(&self) -> bool {
-        self.lacks_pages.load(Ordering::Relaxed)
+    /// Whether pages turned out to be stored to that were not known: the exploration must be made
+    /// [again](ExploredProgram::again).
+    ///
+    /// # Errors
+    /// Why recovery could not be run.
+    pub fn lacks_pages(&self) -> Result<bool, ProgramError> {
+        let lacks_pages = !lock(&self.missing).is_empty();
+        lock(&self.failure).take().map_or(Ok(lacks_pages), Err)
     }
 
     /// The same program, with the pages that turned out to be needed.
@@ -158,8 +156,8 @@ impl ExploredProgram {
         let done = self.runs.ask(&Task::Record(schedule.clone()))?;
         self.note_missing(&done);
         let trace = self.how.trace_of(done, self.exit_code)?;
-        self.learn(&self.runs, trace.events().iter().map(|event| event.at));
-        Ok(trace.received(self.start.clone(), |site| self.named(site)))
+        self.runs.learn(&self.lines, trace.events().iter().map(|event| event.at));
+        Ok(trace.received(self.start.clone(), |site| self.runs.named(site)))
     }
 
     /// Runs the check on an image.
@@ -167,25 +165,31 @@ impl ExploredProgram {
     /// # Errors
     /// What is wrong with it.
     pub fn recover(&self, image: &CrashImage) -> Result<(), String> {
-        let done = match self.checks.ask(&Task::Recover(image.assumed())) {
-            Ok(done) => done,
-            Err(error) => return Err(error.to_string()),
-        };
+        self.try_recovery(image).unwrap_or_else(|error| {
+            lock(&self.failure).get_or_insert(error);
+            self.is_over.store(true, Ordering::Relaxed);
+            Err("recovery cannot be run".into())
+        })
+    }
+
+    /// As [`recover`](ExploredProgram::recover); an error if it cannot be run.
+    fn try_recovery(&self, image: &CrashImage) -> Result<Result<(), String>, ProgramError> {
+        let done = self.checks.ask(&Task::Recover(image.assumed()))?;
         self.note_missing(&done);
-        let sites = done.accesses.iter().map(|access| Site::Instruction(access.site));
-        self.learn(&self.checks, sites);
-        for access in &done.accesses {
-            self.perform(image, access)?;
+        let failed = |what| self.how.failed(Role::Check, what, Vec::new());
+        if let Some((place, _)) = done.unseen.first() {
+            return Err(failed(format!(
+                "changes {place} by code that `seawall cc` did not compile: compile that code, too"
+            )));
         }
-        self.verdict(&done)
+        let sites = done.accesses.iter().map(|access| Site::Instruction(access.site));
+        self.checks.learn(&self.lines, sites);
+        done.accesses.iter().try_for_each(|access| self.perform(image, access)).map_err(failed)?;
+        Ok(self.verdict(&done))
     }
 
     /// Whether the recovery says that the image is sound.
     fn verdict(&self, done: &Done) -> Result<(), String> {
-        if !done.unseen.is_empty() {
-            let (place, _) = &done.unseen[0];
-            return Err(format!("recovery stores to {place} by code that was not compiled for it"));
-        }
         let said = last_line(&done.said);
         match &done.end {
             End::Exit(0) => Ok(()),
@@ -215,52 +219,20 @@ impl ExploredProgram {
     fn note_missing(&self, done: &Done) {
         if !done.missing.is_empty() {
             lock(&self.missing).extend(done.missing.iter().cloned());
-            self.lacks_pages.store(true, Ordering::Relaxed);
+            self.is_over.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Looks up the lines of sites that were not met before.
-    fn learn(&self, servers: &Servers, sites: impl Iterator<Item = Site>) {
-        let mut new: BTreeMap<&Path, Vec<(u64, u64)>> = BTreeMap::new();
-        let mut names = lock(&self.names);
-        for site in sites {
-            let Site::Instruction(address) = site else { continue };
-            if names.contains_key(&address) {
-                continue;
-            }
-            names.insert(address, &UNKNOWN);
-            if let Some((module, offset)) = servers.module_of(address) {
-                new.entry(module).or_default().push((address, offset));
-            }
-        }
-        for (module, addresses) in new {
-            let offsets: Vec<u64> = addresses.iter().map(|(_, offset)| *offset).collect();
-            for ((address, _), line) in addresses.into_iter().zip((self.lines)(module, &offsets)) {
-                names.insert(address, Box::leak(Box::new(line)));
-            }
-        }
-    }
-
-    fn named(&self, site: Site) -> Site {
-        match site {
-            Site::Instruction(address) => {
-                let line = lock(&self.names).get(&address).copied();
-                Site::Source(address, line.unwrap_or(&UNKNOWN))
-            }
-            other => other,
-        }
-    }
-
-    /// Does to the image what recovery did.
+    /// Does to the image what recovery did; an error if it read something else there.
     fn perform(&self, image: &CrashImage, access: &Access) -> Result<(), String> {
-        image.at(self.named(Site::Instruction(access.site)));
+        image.at(self.checks.named(Site::Instruction(access.site)));
         match access.did {
             Did::Read(at, width, value) => {
                 let found = image.load_bits(at, width);
                 if found != value {
                     return Err(format!(
-                        "recovery read {value:#x} at {at} of an image that has {found:#x} there: \
-                         this is a bug of seawall"
+                        "reads {value:#x} at {at} of an image that has {found:#x} there: this is \
+                         a bug of seawall"
                     ));
                 }
             }
@@ -273,14 +245,13 @@ impl ExploredProgram {
                 image.write_nt(at, &value.to_le_bytes()[..usize::from(bytes)]);
             }
             Did::Locked(at, value) => drop(image.swap(at, value)),
+            Did::LockedElsewhere => drop(image.swap(Addr::dram(0), 1)),
             Did::Flushed(at) => image.flush(at, 64),
             Did::Fenced(fence) => image.fence(fence),
         }
         Ok(())
     }
 }
-
-static UNKNOWN: SourceLine = SourceLine { file: String::new(), line: 0 };
 
 fn shown(line: &SourceLine) -> String {
     format!("{}:{}", line.file, line.line)
@@ -306,9 +277,8 @@ impl ProgramAndCheck {
         role: Role,
         pages: &[PoolPage],
         dram_bytes: u64,
-        number: usize,
     ) -> Result<Servers, ProgramError> {
-        Servers::start(number, |n| self.server(role, n, pages, dram_bytes))
+        Servers::start(self.servers, |n| self.server(role, n, pages, dram_bytes))
     }
 
     fn server(
@@ -347,11 +317,12 @@ impl ProgramAndCheck {
         self.folder.join("after")
     }
 
-    fn program_failed(&self, what: String, places: Vec<Place>) -> ProgramError {
-        ProgramError::Failed { program: self.program.words.join(" "), what, places }
+    fn failed(&self, role: Role, what: String, places: Vec<Place>) -> ProgramError {
+        let half = if role == Role::Run { &self.program } else { &self.check };
+        ProgramError::Failed { program: half.words.join(" "), what, places }
     }
 
-    /// The trace of a run that ended as it should.
+    /// The trace of a run that ended with this exit code, as the first one did.
     fn trace_of(&self, done: Done, exit_code: i32) -> Result<Trace, ProgramError> {
         let Done { end, trace, unseen, said, .. } = done;
         if let Some((place, site)) = unseen.first() {
@@ -363,20 +334,21 @@ impl ProgramAndCheck {
             );
             let found = |site| vec![Place { thread: 0, callers: vec![site] }];
             return Err(match *site {
-                0 => self.program_failed(what + " at the end", Vec::new()),
-                site => self.program_failed(what, found(site)),
+                0 => self.failed(Role::Run, what + " at the end", Vec::new()),
+                site => self.failed(Role::Run, what, found(site)),
             });
         }
         match (end, trace) {
             (End::Exit(code), Some(trace)) if code == exit_code => Ok(trace),
-            (End::Failed(what, places), _) => Err(self.program_failed(what, places)),
+            (End::Failed(what, places), _) => Err(self.failed(Role::Run, what, places)),
             (end, _) => {
                 let said = match last_line(&said) {
                     said if said.is_empty() => said,
                     said => format!(": {said}"),
                 };
-                let what = format!("{}{said}", end.in_words(self.seconds));
-                Err(self.program_failed(what, Vec::new()))
+                let end = end.in_words(self.seconds);
+                let what = format!("{end}, and {exit_code} in its first run{said}");
+                Err(self.failed(Role::Run, what, Vec::new()))
             }
         }
     }
@@ -413,6 +385,20 @@ fn with_more(bytes: u64) -> u64 {
 }
 
 impl Tried {
+    /// Tries until all pages are listed that are stored to.
+    fn with_all(how: &ProgramAndCheck, pages: &mut Vec<PoolPage>) -> Result<Tried, ProgramError> {
+        for _ in 0..ROUNDS {
+            let mut tried = Tried::new(how, pages)?;
+            if tried.missing.is_empty() {
+                return Ok(tried);
+            }
+            pages.append(&mut tried.missing);
+            put_in_order(pages);
+        }
+        let what = "stores to other pages each time that it runs".to_owned();
+        Err(how.failed(Role::Run, what, Vec::new()))
+    }
+
     fn new(how: &ProgramAndCheck, pages: &[PoolPage]) -> Result<Tried, ProgramError> {
         let io = |error: io::Error| failed("cannot keep the files of a run", error);
         let mut server = how.server(Role::Run, 0, pages, DRAM_BYTES)?;
@@ -443,11 +429,8 @@ impl Tried {
             if missing.is_empty() && done.end != End::Exit(0) {
                 let said = last_line(&done.said);
                 let end = done.end.in_words(how.seconds);
-                return Err(ProgramError::Failed {
-                    program: how.check.words.join(" "),
-                    what: format!("{end} on what the program leaves without a crash: {said}"),
-                    places: Vec::new(),
-                });
+                let what = format!("{end} on what the program leaves without a crash: {said}");
+                return Err(how.failed(Role::Check, what, Vec::new()));
             }
         }
         Ok(Tried { start, threads, exit_code, dram_bytes, missing })
@@ -456,16 +439,10 @@ impl Tried {
 
 /// What is in these pages of files: zeros where a file is shorter.
 fn contents(folder: &Path, pages: &[PoolPage]) -> io::Result<Arc<[u8]>> {
-    let mut bytes = vec![0; pages.len().max(1) * PAGE as usize];
-    for (page, into) in pages.iter().zip(bytes.chunks_exact_mut(PAGE as usize)) {
-        let file = File::open(folder.join(&page.file))?;
-        let mut done = 0;
-        while done < into.len() {
-            match file.read_at(&mut into[done..], page.offset + done as u64)? {
-                0 => break,
-                read => done += read,
-            }
-        }
+    let mut bytes = Vec::new();
+    for page in pages {
+        bytes.extend(page_of(&File::open(folder.join(&page.file))?, page.offset)?);
     }
+    bytes.resize(bytes.len().max(PAGE as usize), 0);
     Ok(bytes.into())
 }

@@ -117,7 +117,10 @@ impl Machine for Recording<'_> {
         if let Some(new) = new {
             self.space.note_store(at);
             for (n, value) in new.iter().take(words).enumerate() {
-                self.space.log(Did::Locked(to.plus(8 * n as u64), *value));
+                self.space.log(match to.is_pm() {
+                    true => Did::Locked(to.plus(8 * n as u64), *value),
+                    false => Did::LockedElsewhere,
+                });
             }
         }
         self.by_instruction().unlock(to, words, new);
@@ -137,6 +140,7 @@ impl Machine for Recording<'_> {
     }
 
     fn full_fence(&self) {
+        self.space.log(Did::LockedElsewhere);
         self.by_instruction().full_fence();
     }
 
@@ -173,7 +177,7 @@ impl Machine for Recording<'_> {
     fn end_region(&self) {}
 
     fn end(&self) {
-        server::exited(self.memory.so_far())
+        server::exited(|| self.memory.take_trace())
     }
 }
 

@@ -8,19 +8,18 @@ use crate::failure::place_of;
 use crate::process::{Loaded, end_with_parent};
 use crate::request::{Answer, From, PAGE, Persistent};
 use crate::runtime::{OneThread, runtime};
+use crate::spawn::tail;
 use crate::{faults, image, regions, stacks, threads};
 use libc::c_int;
 use seawall_explore::{Recorder, RunError, Schedule, Trace};
 use seawall_memory::{Image, Memory as _};
 use std::cell::OnceCell;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The most of what a program said that an answer repeats, in bytes.
-const SAID_MAX: u64 = 400;
 /// Cores that a program is told of, which tell it how many threads to start.
 const CORES: usize = 4;
 /// A run may take so many times longer by the clock than of the processor.
@@ -194,9 +193,9 @@ fn over(result: Result<Trace, RunError>) -> String {
 }
 
 /// The program has exited, and this is its run.
-pub(crate) fn exited(trace: Trace) -> ! {
+pub(crate) fn exited(trace: impl FnOnce() -> Trace) -> ! {
     let code = runtime().exit_code.get().unwrap_or(0);
-    let trace = Some(trace).filter(|_| !space().is_recovery());
+    let trace = (!space().is_recovery()).then(trace);
     let done = Done { trace, ..done(End::Exit(code)) };
     let is_told = answer(done);
     // SAFETY: ends the process at once; nothing of the program is to run any more.
@@ -254,13 +253,5 @@ impl Done {
 }
 
 fn said(path: &Path) -> String {
-    let tail = || -> io::Result<String> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(SAID_MAX)))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
-    };
-    tail().unwrap_or_default()
+    tail(path).unwrap_or_default()
 }

@@ -142,10 +142,8 @@ impl Space {
     }
 
     fn page_of_pool(&self, page: u64) -> Option<PoolPage> {
-        let pools = regions::pools();
-        let pool = pools.iter().find(|pool| (pool.at..pool.at + pool.bytes).contains(&page))?;
-        let offset = pool.offset + page - pool.at;
-        Some(PoolPage { file: self.name(&pool.path), offset })
+        let pool = regions::pool_at(page)?;
+        Some(PoolPage { file: self.name(&pool.path), offset: pool.offset_of(page) })
     }
 
     /// Where an address is on the machine; its page is known.
@@ -178,7 +176,7 @@ impl Space {
             | Did::Streamed(at, ..)
             | Did::Locked(at, _)
             | Did::Flushed(at) => at.is_pm(),
-            Did::Fenced(_) => true,
+            Did::Fenced(_) | Did::LockedElsewhere => true,
         };
         if is_wanted {
             let site = self.site();

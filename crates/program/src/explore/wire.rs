@@ -119,6 +119,8 @@ pub(crate) enum Did {
     /// Past the caches: so many bytes of this value.
     Streamed(Addr, u8, u64),
     Locked(Addr, u64),
+    /// A locked instruction on memory that is not persistent.
+    LockedElsewhere,
     Flushed(Addr),
     Fenced(Fence),
 }

@@ -7,7 +7,7 @@ use crate::LabError;
 use crate::commands::program::{FenceChoice, ProgramCommand, prepare, sites};
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
-use seawall_program::{ExploredProgram, Fences, From, Half, ProgramAndCheck, ProgramError};
+use seawall_program::{ExploredProgram, From, Half, ProgramAndCheck, ProgramError};
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
@@ -88,7 +88,7 @@ pub(super) fn explore(
         };
         let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
         let report = Explore { options, progress, stop }.target(&target, replay);
-        if !target.explored.lacks_pages() {
+        if !target.explored.lacks_pages().map_err(failed)? {
             return report.map(|report| with_hint(report, program));
         }
         drop(report);
@@ -153,10 +153,7 @@ fn how(
     Ok(ProgramAndCheck {
         program,
         check,
-        fences: match options.fence {
-            Some(FenceChoice::Drain) => Fences::Drain,
-            _ => Fences::Order,
-        },
+        fences: FenceChoice::fences(options.fence),
         from: From::Start,
         server: vec![this, "program-process".into()],
         folder: folder.to_owned(),
@@ -228,7 +225,7 @@ impl Target for ProgramTarget {
     }
 
     fn is_outdated(&self) -> bool {
-        self.explored.lacks_pages()
+        self.explored.is_over()
     }
 
     fn threads(&self) -> usize {

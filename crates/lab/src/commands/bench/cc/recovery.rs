@@ -70,7 +70,7 @@ fn explored(how: ProgramAndCheck, stop: &AtomicBool) -> Result<ExploredProgram, 
     let mut explored = ExploredProgram::new(how, Box::new(nameless))?;
     loop {
         let explored_once = explore(&explored, &record(&explored)?, stop);
-        if !explored.lacks_pages() {
+        if !explored.lacks_pages()? {
             return explored_once.map(|_| explored);
         }
         explored = explored.again()?;
