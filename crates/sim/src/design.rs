@@ -59,6 +59,21 @@ pub(crate) trait Design: Sized {
     ) {
     }
 
+    /// The host is about to execute a locked instruction of `who`'s program, which may or may not
+    /// store to `at`.
+    fn may_store(
+        &mut self,
+        hw: &mut Hw<Self::Message>,
+        who: Waiter,
+        at: Store,
+        now: Cycle,
+    ) -> Gate {
+        self.store(hw, who, at, now)
+    }
+
+    /// It has, in the cycle of [`may_store`](Design::may_store): the core's copy is about to change.
+    fn stores(&mut self, hw: &mut Hw<Self::Message>, core: usize, at: Store, now: Cycle) {}
+
     /// The store of a locked operation of `core`'s program, for which [`store`](Design::store) was
     /// asked, is not performed: its comparison failed, or the program has ended.
     fn forgone(&mut self, hw: &mut Hw<Self::Message>, core: usize, now: Cycle) {}

@@ -306,6 +306,14 @@ impl Design for Epochs {
     type Message = Message;
 
     fn store(&mut self, hw: &mut Hw<Message>, who: Waiter, at: Store, now: Cycle) -> Gate {
+        let gate = self.may_store(hw, who, at, now);
+        if gate == Gate::Go {
+            self.stores(hw, who.core, at, now);
+        }
+        gate
+    }
+
+    fn may_store(&mut self, hw: &mut Hw<Message>, who: Waiter, at: Store, now: Cycle) -> Gate {
         if !hw.is_pm(at.line) || self.config.flaw == EpochFlaw::IgnoresIntraConflicts {
             return Gate::Go;
         }
@@ -324,15 +332,19 @@ impl Design for Epochs {
         let older = [own, in_bank.map_or(0, |version| version.epoch)];
         let older = older.into_iter().filter(|epoch| *epoch != current).max().unwrap_or(0);
         if !self.is_live(core, older) {
-            return self.log_old(hw, who, at, now);
+            return self.has_room_to_log(hw, who, at.line, now);
         }
         hw.counters.conflicts_intra += 1;
         let version = Version { core, epoch: older };
         self.ask_and_wait(hw, who, version, at.line, now, Reason::IntraConflict)
     }
 
-    fn forgone(&mut self, _: &mut Hw<Message>, core: usize, _: Cycle) {
-        self.forget_old(core);
+    fn stores(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, now: Cycle) {
+        let is_first = hw.private[core].copy(at.way).epoch != self.cores[core].current;
+        let ignores = self.config.flaw == EpochFlaw::IgnoresIntraConflicts;
+        if hw.is_pm(at.line) && is_first && !ignores {
+            self.log_old(hw, core, at, now);
+        }
     }
 
     fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, stores: u64, _: Cycle) {

@@ -93,7 +93,7 @@ impl<D: Design> System<D> {
     pub(super) fn attempt_lock(&mut self, core: usize, span: Span) -> Result<[u64; 2], Pause> {
         let (way, now) = self.wait_to_lock(core, span.line)?;
         let at = Store { line: span.line, way, word: span.word, mask: 0, value: 0 };
-        let gate = self.design.store(&mut self.hw, Self::waiter(core, true), at, now);
+        let gate = self.design.may_store(&mut self.hw, Self::waiter(core, true), at, now);
         self.passes(core, gate)?;
         assert!(self.held.is_none(), "a locked instruction ends before the next begins");
         self.held = Some(Held { core, span, way, now });
@@ -121,6 +121,7 @@ impl<D: Design> System<D> {
                 let store = |((word, mask), value)| Store { line, way, word, mask, value };
                 let mut stores = span.masks().zip(values).map(store);
                 let first = stores.next().expect("at least a byte");
+                self.design.stores(&mut self.hw, core, first, now);
                 match stores.next() {
                     Some(second) => self.write(core, &[first, second], now),
                     None => self.write(core, &[first], now),

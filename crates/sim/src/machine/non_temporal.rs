@@ -6,6 +6,7 @@
 //! is under way.
 
 use super::System;
+use super::stores::store_of;
 use crate::Cycle;
 use crate::LineId;
 use crate::core::Waiter;
@@ -36,7 +37,12 @@ impl<D: Design> System<D> {
             let entry = self.hw.cores[core].buffer.pop().expect("a store is at the head");
             let combining = &mut self.hw.write_combining[core];
             combining.queued -= 1;
-            if let Some(full) = combining.join(&entry) {
+            let full = combining.join(&entry);
+            if self.trace.on {
+                // It is in no cache: the way means nothing to an observer.
+                self.tell_store(core, store_of(entry, 0), entry.count, now);
+            }
+            if let Some(full) = full {
                 // A refusal is harmless: the entry leaves later, as a victim or at a fence.
                 let _ = self.leave(core, full, now);
                 return Gate::Go;

@@ -173,6 +173,6 @@ impl<D: Design> System<D> {
     }
 }
 
-fn store_of(entry: Entry, way: Way) -> Store {
+pub(super) fn store_of(entry: Entry, way: Way) -> Store {
     Store { line: entry.line, way, word: entry.word, mask: entry.mask, value: entry.value }
 }

@@ -6,11 +6,12 @@
 //! the buffer.
 //!
 //! An entry that stands for several stores is told as the first of them, and one store of several
-//! words as a store of each word, all at one position.
+//! words as a store of each word, all at one position. A non-temporal store takes effect when it
+//! joins the write-combining buffer.
 
 use super::System;
 use crate::Cycle;
-use crate::core::Entry;
+use crate::core::{Entry, Kind};
 use crate::design::{Design, Store};
 use crate::hw::Event;
 use crate::run::CoreAccess;
@@ -46,7 +47,7 @@ impl<D: Design> System<D> {
     #[cold]
     #[inline(never)]
     pub(super) fn tell_load(&mut self, core: usize, line: u32, word: u8, mask: u64) {
-        let is_store = |entry: &&Entry| entry.kind.is_store();
+        let is_store = |entry: &&Entry| entry.kind.is_store() || entry.kind == Kind::NonTemporal;
         let queued = self.hw.cores[core].buffer.entries.iter().filter(is_store);
         let queued: u64 = queued.map(|entry| u64::from(entry.count)).sum();
         let position = self.trace.stored[core] + queued;

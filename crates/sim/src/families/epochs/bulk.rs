@@ -72,8 +72,6 @@ struct CoreLog {
     in_epoch: u64,
     buffers: Vec<Buffer>,
     filling: Option<usize>,
-    /// The buffer with the old line of a store that has not been performed yet.
-    logged: Option<usize>,
     /// The number of the next record, and of the oldest that may still be needed.
     next: u64,
     oldest: u64,
@@ -96,7 +94,6 @@ impl Bulk {
             in_epoch: 0,
             buffers: vec![Buffer::default(); buffers as usize],
             filling: None,
-            logged: None,
             next: 0,
             oldest: 0,
             unsettled: vec![0; in_flight as usize],
@@ -127,7 +124,6 @@ impl Bulk {
 
     /// `stores` of `core` have taken effect.
     pub(super) fn stored(&mut self, core: usize, stores: u64) {
-        self.cores[core].logged = None;
         self.cores[core].stores += stores;
         self.cores[core].in_epoch += stores;
     }
@@ -170,32 +166,43 @@ impl Epochs {
         self.close(hw, who, now)
     }
 
-    /// Before the first write of a line in an epoch: writes its old value to the log.
-    pub(super) fn log_old(
+    /// The version that the shared cache has of a line, if the line must be logged before `core`
+    /// writes it in its open epoch.
+    fn to_log(&self, hw: &Hw<Message>, core: usize, line: LineId) -> Option<Option<Version>> {
+        self.bulk.as_ref().filter(|bulk| bulk.config.log)?;
+        let prior = self.live_in_bank(hw, line);
+        let is_logged = prior == Some(Version { core, epoch: self.cores[core].current });
+        let is_left_out = prior.is_some() && self.config.flaw == EpochFlaw::LogsOnce;
+        (!is_logged && !is_left_out).then_some(prior)
+    }
+
+    /// Waits until the old value of a line can be logged, if it must be.
+    pub(super) fn has_room_to_log(
         &mut self,
         hw: &mut Hw<Message>,
         who: Waiter,
-        at: Store,
+        line: LineId,
         now: Cycle,
     ) -> Gate {
-        let core = who.core;
-        let prior = self.live_in_bank(hw, at.line);
-        let epoch = self.cores[core].current;
-        let Some(bulk) = self.bulk.as_mut().filter(|bulk| bulk.config.log) else {
-            return Gate::Go;
-        };
-        let is_logged = prior == Some(Version { core, epoch });
-        if is_logged || prior.is_some() && self.config.flaw == EpochFlaw::LogsOnce {
+        if self.to_log(hw, who.core, line).is_none() {
             return Gate::Go;
         }
-        let Some(slot) = bulk.cores[core].buffer(epoch, bulk.config.records) else {
-            return self.wait_for_log(hw, who, now);
-        };
+        let epoch = self.cores[who.core].current;
+        let bulk = self.bulk.as_mut().expect("it has a log");
+        match bulk.cores[who.core].buffer(epoch, bulk.config.records) {
+            Some(_) => Gate::Go,
+            None => self.wait_for_log(hw, who, now),
+        }
+    }
+
+    /// Before the first write of a line in an epoch: writes its old value to the log.
+    pub(super) fn log_old(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, now: Cycle) {
+        let Some(prior) = self.to_log(hw, core, at.line) else { return };
+        let bulk = self.bulk.as_mut().expect("it has a log");
+        let slot = bulk.cores[core].filling.expect("there is room");
         let buffer = &mut bulk.cores[core].buffers[slot];
         buffer.header.push(at.line, prior.map(|version| (version.core, version.epoch)));
         buffer.unacknowledged += 1;
-        bulk.cores[core].logged = Some(slot);
-        let buffer = &bulk.cores[core].buffers[slot];
         let place = bulk.layout.record(core, buffer.number) + buffer.header.entries as LineId;
         let is_full = buffer.header.is_full();
         let old = *hw.data(core, at.way, at.line);
@@ -205,18 +212,6 @@ impl Epochs {
         hw.counters.log_lines += 1;
         if is_full {
             self.close_record(hw, core, now);
-        }
-        Gate::Go
-    }
-
-    /// A store of `core` is not performed after all: its record, which cannot have been sent, loses
-    /// the old line. Left there, it would undo the store of a core that comes later and depends on
-    /// nothing of this one.
-    pub(super) fn forget_old(&mut self, core: usize) {
-        let Some(bulk) = &mut self.bulk else { return };
-        let log = &mut bulk.cores[core];
-        if let Some(slot) = log.logged.take() {
-            log.buffers[slot].header.pop();
         }
     }
 

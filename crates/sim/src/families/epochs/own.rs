@@ -88,11 +88,6 @@ impl Header {
         self.entries += 1;
     }
 
-    /// Takes out the last old line.
-    pub(super) fn pop(&mut self) {
-        self.entries -= 1;
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.entries == ENTRIES
     }
