@@ -19,6 +19,11 @@ void seawall_order(void) __attribute__((weak));
 void seawall_drain(void) __attribute__((weak));
 void seawall_persistent(const void *at, size_t bytes) __attribute__((weak));
 
+/* To be defined by the program, if it is to be its own check: recovers the pool at this path, and
+ * returns 0 if it is sound. `seawall compare --check-entry` and `seawall explore --check-entry` call
+ * it in a process in which main has not run, on what a crash has left. */
+int seawall_check(const char *pool) __attribute__((visibility("default")));
+
 /* The region begins that is measured: cycles, stalls and counts are of what follows, and the caches
  * hold as much of the program's memory as fits. */
 static inline void seawall_region_begins(void)

@@ -13,6 +13,7 @@ mod frames;
 mod gather;
 mod general;
 mod instruction;
+mod library;
 mod masked;
 mod operand;
 mod program;

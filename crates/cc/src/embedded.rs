@@ -4,10 +4,10 @@
 use crate::driver::error::CcError;
 use crate::driver::libraries::{folders_after, is_of_openmp, is_of_the_system};
 use crate::driver::section::{self, Elf, Record};
-use object::LittleEndian;
 use object::elf;
 use object::read::ReadCache;
 use object::read::elf::Dyn;
+use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind};
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsStr;
@@ -48,6 +48,16 @@ impl Embedded {
         let image = folder.join(format!("{}.seawall.so", self.program));
         fs::write(&image, &self.image)?;
         Ok(image)
+    }
+
+    /// Whether the program itself, not a library, defines a function that others can see.
+    pub fn defines(&self, function: &str) -> bool {
+        let Ok(image) = object::File::parse(&*self.image) else { return false };
+        let mut symbols = image.dynamic_symbols();
+        symbols.any(|symbol| {
+            let is_function = symbol.is_definition() && symbol.kind() == SymbolKind::Text;
+            is_function && symbol.name() == Ok(function)
+        })
     }
 }
 

@@ -187,3 +187,9 @@ _Noreturn void sw_run_main(int (*program)(int, char **, char **), int count, cha
 {
     exit(program(count, arguments, environment));
 }
+
+/* What it runs instead where a function of the program is the check. */
+_Noreturn void sw_run_check(int (*check)(const char *), const char *pool)
+{
+    exit(check(pool));
+}

@@ -52,5 +52,7 @@
 #define sw_cores SEAWALL_CALL(19, uint64_t, void)
 /* Memory that survives a crash, before it is touched. */
 #define sw_persistent SEAWALL_CALL(20, void, const void *, size_t)
+/* The bytes of the stack of a thread, by its number, and where they end. */
+#define sw_stack SEAWALL_CALL(21, size_t, uint64_t, void **)
 
 #endif

@@ -278,8 +278,15 @@ int pthread_getconcurrency(void)
 
 int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 {
-    (void)thread, (void)attributes;
-    support_refuse("pthread_getattr_np");
+    for (uint64_t number = 0; number < SUPPORT_THREADS; number++) {
+        if (threads[number] != of(thread))
+            continue;
+        void *end;
+        size_t bytes = sw_stack(number, &end);
+        pthread_attr_init(attributes);
+        return pthread_attr_setstack(attributes, (char *)end - bytes, bytes);
+    }
+    return ESRCH;
 }
 
 int pthread_getcpuclockid(pthread_t thread, clockid_t *clock)

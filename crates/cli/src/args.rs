@@ -70,6 +70,16 @@ pub(crate) enum Command {
     Pool(PoolCommand),
     /// Say what this machine can do for persistent memory
     Doctor,
+    /// Run a function of a program on a pool; what `compare --check-entry` starts
+    #[command(hide = true)]
+    ProgramCheck {
+        /// The instrumented image
+        image: PathBuf,
+        /// The function
+        entry: String,
+        /// The pool
+        pool: PathBuf,
+    },
     /// Run the program of a request; what `compare --program` starts
     #[command(hide = true)]
     ProgramProcess {

@@ -43,6 +43,9 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
             None => experiment(&options),
         },
         Command::Cc(_) | Command::Cxx(_) => anyhow::bail!("the words after it go to the compiler"),
+        Command::ProgramCheck { image, entry, pool } => {
+            seawall_program::check(&image, &entry, &pool)
+        }
         Command::ProgramProcess { folder } => seawall_program::serve(&folder),
         Command::Sweep(options) => experiment(&options),
         Command::Run(options) => native(&options),

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+#[path = "programs/entry.rs"]
+mod entry;
 #[path = "programs/features.rs"]
 mod features;
 #[path = "programs/output.rs"]

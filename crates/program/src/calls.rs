@@ -12,7 +12,7 @@ use seawall_memory::Fence;
 use std::ffi::CStr;
 
 /// The functions.
-pub(crate) fn table() -> [usize; 21] {
+pub(crate) fn table() -> [usize; 22] {
     [
         thread_start as *const () as usize,
         thread_exit as *const () as usize,
@@ -35,6 +35,7 @@ pub(crate) fn table() -> [usize; 21] {
         yield_now as *const () as usize,
         cores as *const () as usize,
         persistent as *const () as usize,
+        stack_of as *const () as usize,
     ]
 }
 
@@ -216,4 +217,10 @@ extern "C" fn cores() -> u64 {
 
 extern "C" fn persistent(at: u64, bytes: u64) {
     regions::declare(at, bytes);
+}
+
+extern "C" fn stack_of(thread: u64, end: &mut u64) -> u64 {
+    let (start, bytes) = stacks::of_thread(thread as usize);
+    *end = start + bytes;
+    bytes
 }

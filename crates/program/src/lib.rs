@@ -36,9 +36,9 @@ mod values;
 mod watch;
 
 pub use explore::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
-pub use process::serve;
+pub use process::{check, serve};
 pub use request::{
-    Answer, BrokenCrash, CrashAfter, Fences, From, Judge, Persistent, Place, Ran, Request,
+    Answer, BrokenCrash, CrashAfter, Fences, From, Judge, Persistent, Place, Ran, Request, Start,
     UnseenStore,
 };
 pub use spawn::{ProgramError, Run, run};

@@ -8,7 +8,8 @@ use crate::image::symbol;
 use crate::lifecycle::clear_counters;
 use crate::pages::pages;
 use crate::request::{
-    ANSWER, Answer, Asked, From, Judge, REQUEST, Ran, Request, SPACE_BYTES, UnseenStore,
+    ANSWER, Answer, Asked, Fences, From, Judge, Persistent, REQUEST, Ran, Request, SPACE_BYTES,
+    Start, UnseenStore,
 };
 use crate::runtime::{THREADS_MAX, runtime};
 use crate::watch::Watch;
@@ -21,7 +22,7 @@ use seawall_sim::{
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Where the words of the command are put.
@@ -32,6 +33,12 @@ type Main = extern "C" fn(c_int, *const *const c_char, *const *const c_char) -> 
 
 /// Calls `main`, and `exit` with what it returns.
 type RunMain = extern "C" fn(Main, c_int, *const *const c_char, *const *const c_char) -> !;
+
+/// A function of the program that is its check.
+type CheckPool = extern "C" fn(*const c_char) -> c_int;
+
+/// Calls that, and `exit` with what it returns.
+type RunCheck = extern "C" fn(CheckPool, *const c_char) -> !;
 
 /// Runs the program that the request in `folder` names, writes the answer there, and ends.
 pub fn serve(folder: &Path) -> ! {
@@ -52,6 +59,45 @@ pub fn serve(folder: &Path) -> ! {
         Err(what) => fail_at(&what, Vec::new()),
     }
 }
+
+/// Runs a function of the image on a pool, as the check of what a crash has left, on a machine
+/// without persistency; the process ends with what it returns, or with 2 and a message.
+pub fn check(image: &Path, entry: &str, pool: &Path) -> ! {
+    always_at_the_same_addresses();
+    end_with_parent();
+    runtime().tells.set(Some(|answer| {
+        stacks::set_fs(runtime().host_fs.get());
+        if let Answer::Failed { what, .. } = answer {
+            eprintln!("the check {what}");
+        }
+        false
+    }));
+    let start = Start {
+        image: image.into(),
+        entry: Some(entry.into()),
+        words: vec![pool.display().to_string()],
+    };
+    let ran = run(&Request {
+        start,
+        machine: CHECKED_ON.into(),
+        design: "volatile".into(),
+        persistent: Persistent::Files,
+        fences: Fences::Order,
+        from: From::Start,
+        crashes: Vec::new(),
+        judge: Judge::Nobody,
+        folder: PathBuf::new(),
+        cycles_max: Cycle::MAX,
+    });
+    match ran {
+        // SAFETY: ends the process at once; nothing of the program is to run any more.
+        Ok(ran) => unsafe { libc::_exit(ran.exit_code) },
+        Err(what) => fail_at(&what, Vec::new()),
+    }
+}
+
+/// The machine of a check: one with many cores.
+const CHECKED_ON: &str = "micro15";
 
 /// From now on the process ends with the thread that has started it.
 pub(crate) fn end_with_parent() {
@@ -88,7 +134,7 @@ fn run(request: &Request) -> Result<Ran, String> {
     runtime.persistent.set(request.persistent);
     runtime.fences.set(request.fences);
     runtime.from_threads.set(request.from == From::Threads);
-    let loaded = Loaded::load(&request.image, &request.arguments)?;
+    let loaded = Loaded::load(&request.start)?;
     let is_first = request.from == From::Start;
 
     let watch = Rc::new(RefCell::new(Watch::new(request, cores)));
@@ -124,15 +170,48 @@ fn run(request: &Request) -> Result<Ran, String> {
 /// A program in this process.
 #[derive(Clone, Copy)]
 pub(crate) struct Loaded {
-    main: Main,
-    run_main: RunMain,
+    first: First,
     count: c_int,
     arguments: *const *const c_char,
 }
 
+/// What its first thread runs.
+#[derive(Clone, Copy)]
+enum First {
+    Main(Main, RunMain),
+    Check(CheckPool, RunCheck),
+}
+
+impl First {
+    fn find(entry: Option<&str>) -> Result<First, String> {
+        let support = "the image has no support library";
+        let Some(entry) = entry else {
+            let main = symbol(c"main").ok_or("the image has no main")?;
+            let run = symbol(c"sw_run_main").ok_or(support)?;
+            // SAFETY: every C program's main can be called like this, and the support library
+            // defines the function that does.
+            return Ok(unsafe {
+                let main = std::mem::transmute::<*mut c_void, Main>(main);
+                First::Main(main, std::mem::transmute::<*mut c_void, RunMain>(run))
+            });
+        };
+        let check = CString::new(entry).ok().and_then(|name| symbol(&name));
+        let check = check.ok_or_else(|| {
+            format!("has no function {entry} that others can see: int {entry}(const char *pool)")
+        })?;
+        let run = symbol(c"sw_run_check").ok_or(support)?;
+        // SAFETY: the user says that the function is one of this type; and as above.
+        Ok(unsafe {
+            let check = std::mem::transmute::<*mut c_void, CheckPool>(check);
+            First::Check(check, std::mem::transmute::<*mut c_void, RunCheck>(run))
+        })
+    }
+}
+
 impl Loaded {
-    /// Loads the image, whose `main` gets these words.
-    pub(crate) fn load(image: &Path, words: &[String]) -> Result<Loaded, String> {
+    /// Loads the image, whose first function gets these words.
+    pub(crate) fn load(start: &Start) -> Result<Loaded, String> {
+        let Start { image, entry, words } = start;
         if !stacks::can_set_fs() {
             return Err("this needs a processor and a kernel with wrfsbase (Linux 5.9)".into());
         }
@@ -140,17 +219,10 @@ impl Loaded {
             .map_err(|error| format!("cannot map the page of the instrumented code: {error}"))?;
         *runtime().folder.borrow_mut() = image.parent().unwrap_or(Path::new("/")).into();
         load(image)?;
-        let main = symbol(c"main").ok_or("the image has no main")?;
-        let run_main = symbol(c"sw_run_main").ok_or("the image has no support library")?;
-        // SAFETY: every C program's main can be called like this, and the support library defines
-        // the function that does.
-        let (main, run_main) = unsafe {
-            let main = std::mem::transmute::<*mut c_void, Main>(main);
-            (main, std::mem::transmute::<*mut c_void, RunMain>(run_main))
-        };
+        let first = First::find(entry.as_deref())?;
         let arguments = put_arguments(words)
             .map_err(|error| format!("no memory for the arguments: {error}"))?;
-        Ok(Loaded { main, run_main, count: words.len() as c_int, arguments })
+        Ok(Loaded { first, count: words.len() as c_int, arguments })
     }
 
     /// Runs the program; its accesses count from now on, or from where it says so.
@@ -159,7 +231,11 @@ impl Loaded {
             runtime().is_on.set(true);
             clear_counters();
         }
-        (self.run_main)(self.main, self.count, self.arguments, environment())
+        match self.first {
+            First::Main(main, run) => run(main, self.count, self.arguments, environment()),
+            // SAFETY: the table of arguments ends with a null, so that it has a first entry.
+            First::Check(check, run) => run(check, unsafe { *self.arguments }),
+        }
     }
 }
 

@@ -91,13 +91,39 @@ pub(crate) enum Asked {
     Explore(Serving),
 }
 
+/// A program and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// The instrumented image.
+    pub image: PathBuf,
+    /// The function that is called with the first word, instead of `main` with all of them.
+    pub entry: Option<String>,
+    /// The words of the command, the program's name first; `{pool}` stands for the pool.
+    pub words: Vec<String>,
+}
+
+impl Start {
+    /// With the path of a pool.
+    #[must_use]
+    pub fn with_pool(&self, pool: &str) -> Start {
+        let words = self.words.iter().map(|word| word.replace("{pool}", pool)).collect();
+        Start { words, ..self.clone() }
+    }
+
+    /// As messages name it.
+    pub(crate) fn in_words(&self) -> String {
+        match &self.entry {
+            Some(entry) => format!("{entry}()"),
+            None => self.words.join(" "),
+        }
+    }
+}
+
 /// One run of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The instrumented image.
-    pub image: PathBuf,
-    /// The words of the command, the program's name first.
-    pub arguments: Vec<String>,
+    /// What is run.
+    pub start: Start,
     /// The machine: its name, or the path of a file.
     pub machine: String,
     /// The design with its parameters.

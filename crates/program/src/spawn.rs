@@ -147,7 +147,7 @@ fn start(run: &Run) -> io::Result<Child> {
 }
 
 fn program(run: &Run) -> String {
-    run.request.arguments.join(" ")
+    run.request.start.in_words()
 }
 
 fn how(status: ExitStatus) -> String {

@@ -71,9 +71,14 @@ pub(crate) fn is_of_a_thread(at: u64) -> bool {
 
 /// A new stack for thread `number`; returns its upper end.
 pub(crate) fn stack(number: usize) -> io::Result<u64> {
-    let at = STACKS + number as u64 * STACK_STEP;
-    map_at(at, STACK_BYTES as usize)?;
-    Ok(at + STACK_BYTES)
+    let (at, bytes) = of_thread(number);
+    map_at(at, bytes as usize)?;
+    Ok(at + bytes)
+}
+
+/// Where the stack of thread `number` begins, and its bytes.
+pub(crate) fn of_thread(number: usize) -> (u64, u64) {
+    (STACKS + number as u64 * STACK_STEP, STACK_BYTES)
 }
 
 /// A real thread that sleeps, for its thread-local variables; returns the base of its `%fs`.

@@ -6,6 +6,7 @@ use super::effect::{Effect, effect, is_replaced, moves_before, stack};
 use super::frames::{Function, Functions};
 use super::gather::{self, gather};
 use super::instruction::Instruction;
+use super::library::cost;
 use super::masked::masked;
 use super::operand::{BP, DI, Memory, SP, is_general};
 use super::program::{Program, What};
@@ -49,6 +50,7 @@ pub(crate) fn edits(
             let What::Instruction(instruction) = &point.what else { continue };
             let function = functions.of(point.function);
             let site = Site { instruction, function, flags: live[at] };
+            counts.instructions += cost(instruction, program);
             parts.push((instruction, live[at], site.call(&mut counts, edits.len() + parts.len())?));
         }
         let first = parts.iter().position(|(instruction, ..)| !is_landing(instruction));

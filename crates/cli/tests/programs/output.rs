@@ -39,3 +39,25 @@ fn what_is_printed_is_shown_on_request() {
     let expected = "printed natively, under clwb, under lb:\nin {pool}\nsum 42\nend\n";
     assert!(shown.contains(expected), "{shown}");
 }
+
+#[test]
+fn pauses_and_functions_of_mathematics_take_their_time() {
+    if without_gcc("pauses_and_functions_of_mathematics_take_their_time") {
+        return;
+    }
+    let place = Place::new();
+    place.compile_with("waits.c", &["-lm"]);
+    let numbers = |what: &str| {
+        let program = format!("./waits {what}");
+        let words =
+            ["compare", "--designs", "volatile", "--program", &program, "--json", "records"];
+        place.run(0, &words);
+        let record = std::fs::read_to_string(place.folder.path().join("records")).unwrap();
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+        ["cycles", "instructions"].map(|name| record[name].as_u64().unwrap())
+    };
+    let ([cycles, _], [with_pauses, _]) = (numbers("nothing"), numbers("pause"));
+    assert!(with_pauses > cycles + 9000, "{with_pauses} and {cycles} cycles");
+    let ([_, without], [_, with_sines]) = (numbers("nothing"), numbers("sine"));
+    assert!(with_sines > without + 50_000, "{with_sines} and {without} instructions");
+}

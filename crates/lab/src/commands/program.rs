@@ -31,12 +31,14 @@ mod record;
 pub(super) mod sites;
 mod table;
 
-pub(super) use command::ProgramCommand;
+pub(super) use command::{POOL, ProgramCommand, check_entry};
 pub(super) use native::prepare;
 pub use record::ProgramRecord;
 
 /// Seconds that a run of a program may take by default.
 const SECONDS: u64 = 3600;
+/// The function that seawall.h declares as the check.
+pub(super) const CHECK_ENTRY: &str = "seawall_check";
 /// The baseline of programs that were compared by their structures' speed.
 const COMPARE_BASELINE: &str = "lb";
 
@@ -90,6 +92,10 @@ pub struct ProgramOptions {
     /// Hold what each crash leaves to this command, which ends with 0 if {pool} is sound
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub check: Option<String>,
+    /// Hold it to this function of the program instead, int NAME(const char *pool)
+    #[arg(long, value_name = "NAME", requires = "command", conflicts_with = "check",
+          num_args = 0..=1, default_missing_value = CHECK_ENTRY)]
+    pub check_entry: Option<String>,
     /// What of its memory is persistent [default: files; with `kernels`: all]
     #[arg(long, value_name = "WHAT", requires = "command")]
     pub pm: Option<PmChoice>,
@@ -118,10 +124,23 @@ pub struct ProgramOptions {
 pub(crate) enum Judged {
     /// By a command.
     By(Vec<String>),
+    /// By a function of the program.
+    ByEntry(String),
     /// By the recording of the run.
     Cuts,
     /// Not at all.
     Not,
+}
+
+impl Judged {
+    /// The check, as it was given.
+    fn check(&self) -> Option<String> {
+        match self {
+            Judged::By(words) => Some(words.join(" ")),
+            Judged::ByEntry(entry) => Some(format!("{entry}()")),
+            Judged::Cuts | Judged::Not => None,
+        }
+    }
 }
 
 /// A program and the designs that it is run under.
@@ -320,15 +339,16 @@ impl Experiment for ProgramExperiment {
         in_range("--program-seconds", seconds, 1, u64::MAX)?;
         check_jobs(self.jobs)?;
         let (baseline, choices) = self.choices()?;
-        let judged = match &options.check {
-            Some(check) => Judged::By(command::words("--check", check)?),
-            None if self.is_unannotated => Judged::Cuts,
-            None => Judged::Not,
-        };
         let persistent = match (options.pm, self.is_unannotated) {
             (Some(PmChoice::Files), _) | (None, false) => Persistent::Files,
             (Some(PmChoice::Heap), _) => Persistent::Heap,
             (Some(PmChoice::All), _) | (None, true) => Persistent::All,
+        };
+        let judged = match (&options.check, &options.check_entry) {
+            (Some(check), _) => Judged::By(command::words("--check", check)?),
+            (None, Some(entry)) => Judged::ByEntry(entry.clone()),
+            (None, None) if self.is_unannotated || persistent == Persistent::All => Judged::Cuts,
+            (None, None) => Judged::Not,
         };
         let from = match (options.from, self.is_unannotated) {
             (Some(FromChoice::Start), _) | (None, false) => From::Start,

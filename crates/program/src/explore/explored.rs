@@ -4,7 +4,7 @@ use super::client::{Server, Servers, THREADS, failed};
 use super::template::copy_all;
 use super::wire::{Access, Did, Done, End, PoolPage, Serving, Task};
 use crate::regions::page_of;
-use crate::request::{Fences, From, PAGE, Place};
+use crate::request::{Fences, From, PAGE, Place, Start};
 use crate::spawn::ProgramError;
 use seawall_cc::SUPPORT_FOLDER;
 use seawall_explore::{CrashImage, Schedule, Site, SourceLine, Trace, Turns};
@@ -30,10 +30,8 @@ const SAID_SHOWN: usize = 200;
 /// A command of a program that `seawall cc` compiled.
 #[derive(Clone, Debug)]
 pub struct Half {
-    /// Its instrumented image.
-    pub image: PathBuf,
-    /// Its words; `{pool}` stands for the pool.
-    pub words: Vec<String>,
+    /// What is run; `{pool}` in its words stands for the pool.
+    pub start: Start,
     /// What it reads from standard input.
     pub input: Option<PathBuf>,
 }
@@ -210,7 +208,7 @@ impl ExploredProgram {
         let Some(callers) = places.first().map(|place| &place.callers[..]) else {
             return String::new();
         };
-        let lines = (self.lines)(&self.how.check.image, callers);
+        let lines = (self.lines)(&self.how.check.start.image, callers);
         let is_own = |line: &&SourceLine| line.line > 0 && !line.file.starts_with(SUPPORT_FOLDER);
         let known: Vec<String> = lines.iter().filter(is_own).map(shown).collect();
         if known.is_empty() { String::new() } else { format!(", at {}", known.join(" < ")) }
@@ -296,8 +294,7 @@ impl ProgramAndCheck {
         let pools = folder.join("files");
         let pool = pools.join("pool").display().to_string();
         let serving = Serving {
-            image: half.image.clone(),
-            arguments: half.words.iter().map(|word| word.replace("{pool}", &pool)).collect(),
+            start: half.start.with_pool(&pool),
             fences: self.fences,
             from: if role == Role::Run { self.from } else { From::Start },
             folder: pools,
@@ -319,7 +316,7 @@ impl ProgramAndCheck {
 
     fn failed(&self, role: Role, what: String, places: Vec<Place>) -> ProgramError {
         let half = if role == Role::Run { &self.program } else { &self.check };
-        ProgramError::Failed { program: half.words.join(" "), what, places }
+        ProgramError::Failed { program: half.start.in_words(), what, places }
     }
 
     /// The trace of a run that ended with this exit code, as the first one did.

@@ -45,7 +45,7 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
     runtime.persistent.set(Persistent::Files);
     runtime.fences.set(serving.fences);
     runtime.from_threads.set(serving.from == From::Threads);
-    let loaded = Loaded::load(&serving.image, &serving.arguments)?;
+    let loaded = Loaded::load(&serving.start)?;
     faults::watch();
     let module = |(path, base, at, bytes)| Module { path, base, at, bytes };
     let modules = image::code().into_iter().map(module).collect();

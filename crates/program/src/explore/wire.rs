@@ -1,6 +1,6 @@
 //! What a server of an exploration is asked, and what it answers.
 
-use crate::request::{Fences, From, Place};
+use crate::request::{Fences, From, Place, Start};
 use seawall_explore::{Schedule, Trace};
 use seawall_memory::{Addr, Fence, Width};
 use serde::de::DeserializeOwned;
@@ -11,10 +11,8 @@ use std::path::PathBuf;
 /// What a server serves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Serving {
-    /// The instrumented image.
-    pub(crate) image: PathBuf,
-    /// The words of the command.
-    pub(crate) arguments: Vec<String>,
+    /// What is run.
+    pub(crate) start: Start,
     /// What a fence asks.
     pub(crate) fences: Fences,
     /// When recording begins.

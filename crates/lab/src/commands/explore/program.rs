@@ -4,10 +4,12 @@ use super::report::ModelReport;
 use super::target::{Found, Recorded, Target};
 use super::{Explore, ExploreError, ExploreOptions, ExploreReport, Replay};
 use crate::LabError;
-use crate::commands::program::{FenceChoice, ProgramCommand, prepare, sites};
+use crate::commands::program::{
+    CHECK_ENTRY, FenceChoice, POOL, ProgramCommand, check_entry, prepare, sites,
+};
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
-use seawall_program::{ExploredProgram, From, Half, ProgramAndCheck, ProgramError};
+use seawall_program::{ExploredProgram, From, Half, ProgramAndCheck, ProgramError, Start};
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
@@ -24,7 +26,7 @@ const SECONDS: u64 = 10;
 pub struct ExploreProgramOptions {
     /// Explore this command, of a program that `seawall cc` compiled; {pool} stands for a file of
     /// its own for each run
-    #[arg(long = "program", value_name = "COMMAND", requires = "check",
+    #[arg(long = "program", value_name = "COMMAND",
           conflicts_with_all = ["workload", "threads", "ops", "entries", "search_percent", "mix",
                                 "defragment", "flaw", "fixed"])]
     pub command: Option<String>,
@@ -32,6 +34,10 @@ pub struct ExploreProgramOptions {
     /// sound
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub check: Option<String>,
+    /// A function of the program as its recovery and check instead, int NAME(const char *pool)
+    #[arg(long, value_name = "NAME", requires = "command", conflicts_with = "check",
+          num_args = 0..=1, default_missing_value = CHECK_ENTRY)]
+    pub check_entry: Option<String>,
     /// Run this command first, natively and once: every run begins with the {pool} that it leaves
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub prepare: Option<String>,
@@ -69,7 +75,7 @@ pub(super) fn explore(
     let folder = tempfile::Builder::new().prefix("seawall-").tempdir();
     let folder = folder.map_err(|error| lab(LabError::Folder { error }))?;
     let how = how(program, folder.path(), stop)?;
-    let (image, digest) = (how.program.image.clone(), digest(&how).map_err(lab)?);
+    let (image, digest) = (how.program.start.image.clone(), digest(&how).map_err(lab)?);
     let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
     if let Some(Replay { text, key, .. }) = &replay
         && *key != digest
@@ -124,8 +130,19 @@ fn how(
 ) -> Result<ProgramAndCheck, ExploreError> {
     let text = options.command.as_deref().unwrap_or_default();
     let program = ProgramCommand::parse("--program", text).map_err(lab)?;
-    let check = options.check.as_deref().unwrap_or_default();
-    let check = ProgramCommand::parse("--check", check).map_err(lab)?;
+    let check =
+        match (&options.check, &options.check_entry) {
+            (Some(check), _) => Some(ProgramCommand::parse("--check", check).map_err(lab)?),
+            (None, Some(_)) => None,
+            (None, None) => return Err(lab(LabError::Option {
+                option: "--check",
+                value: String::new(),
+                valid:
+                    "a command that recovers and checks {pool}, or with --check-entry a function \
+                    of the program"
+                        .into(),
+            })),
+        };
     let seconds = options.program_seconds.unwrap_or(SECONDS);
     super::in_range("--program-seconds", seconds, 1, 100_000)?;
     let half = |command: &ProgramCommand, name: &str, input: &Option<PathBuf>| {
@@ -134,15 +151,25 @@ fn how(
         }
         let input = input.as_ref().map(std::path::absolute).transpose();
         let input = input.map_err(|error| lab(LabError::Folder { error }))?;
-        let embedded = seawall_cc::embedded(&command.path).map_err(LabError::from);
+        let embedded = seawall_cc::embedded(&command.path).map_err(LabError::from).map_err(lab)?;
         let folder = folder.join(name);
-        let io = |error| LabError::Folder { error };
-        std::fs::create_dir_all(&folder).map_err(io).map_err(lab)?;
-        let image = embedded.map_err(lab)?.write(&folder).map_err(io).map_err(lab)?;
-        Ok::<_, ExploreError>(Half { image, words: command.words.clone(), input })
+        let io = |error| lab(LabError::Folder { error });
+        std::fs::create_dir_all(&folder).map_err(io)?;
+        let image = embedded.write(&folder).map_err(io)?;
+        let start = Start { image, entry: None, words: command.words.clone() };
+        Ok::<_, ExploreError>((Half { start, input }, embedded))
     };
-    let program = half(&program, "program", &options.input)?;
-    let check = half(&check, "recovery", &options.check_input)?;
+    let (program, embedded) = half(&program, "program", &options.input)?;
+    let check = match (check, &options.check_entry) {
+        (Some(check), _) => half(&check, "recovery", &options.check_input)?.0,
+        (None, entry) => {
+            let entry = entry.as_deref().unwrap_or(CHECK_ENTRY);
+            check_entry(&embedded, entry).map_err(lab)?;
+            let image = program.start.image.clone();
+            let start = Start { image, entry: Some(entry.into()), words: vec![POOL.into()] };
+            Half { start, input: None }
+        }
+    };
     let before = folder.join("before");
     std::fs::create_dir_all(&before).map_err(|error| lab(LabError::Folder { error }))?;
     if let Some(text) = &options.prepare {
@@ -167,8 +194,9 @@ fn how(
 fn digest(how: &ProgramAndCheck) -> Result<String, LabError> {
     let mut hasher = DefaultHasher::new();
     for half in [&how.program, &how.check] {
-        let image = std::fs::read(&half.image).map_err(|error| LabError::Folder { error })?;
-        (image, &half.words).hash(&mut hasher);
+        let Start { image, entry, words } = &half.start;
+        let image = std::fs::read(image).map_err(|error| LabError::Folder { error })?;
+        (image, entry, words).hash(&mut hasher);
     }
     Ok(format!("{:08x}", hasher.finish() as u32))
 }
@@ -204,8 +232,16 @@ impl Target for ProgramTarget {
     }
 
     fn command(&self) -> String {
-        let ExploreProgramOptions { command, check, prepare, fence, input, check_input, .. } =
-            &self.options;
+        let ExploreProgramOptions {
+            command,
+            check,
+            check_entry,
+            prepare,
+            fence,
+            input,
+            check_input,
+            ..
+        } = &self.options;
         let quoted = |name: &str, text: &Option<String>| {
             let text = text.as_ref()?;
             let text = shlex::try_quote(text).map_or_else(|_| text.clone(), Into::into);
@@ -216,6 +252,7 @@ impl Target for ProgramTarget {
         let words = [
             quoted("program", command),
             quoted("check", check),
+            quoted("check-entry", check_entry),
             quoted("prepare", prepare),
             fence,
             quoted("input", &path(input)),

@@ -1,12 +1,13 @@
 //! One run of a program under a design, and the same run with crashes.
 
+use super::command::{POOL, check_entry};
 use super::native::{self, Native, unreadable};
 use super::output::Output;
 use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, sites};
 use crate::LabError;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_program::{CrashAfter, Judge, Persistent, ProgramError, Ran, Request, Run};
+use seawall_program::{CrashAfter, Judge, Persistent, ProgramError, Ran, Request, Run, Start};
 use seawall_sim::{Cycle, SimError};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,8 @@ pub(super) struct Bench {
     image: PathBuf,
     /// Parts of the program that are not instrumented.
     pub(super) opaque: Vec<String>,
-    server: Vec<PathBuf>,
+    /// This program.
+    this: PathBuf,
 }
 
 impl Bench {
@@ -37,10 +39,13 @@ impl Bench {
         let folder = tempfile::Builder::new().prefix("seawall-").tempdir();
         let folder = folder.map_err(|error| LabError::Folder { error })?;
         let embedded = seawall_cc::embedded(&plan.command.path)?;
+        if let Judged::ByEntry(entry) = &plan.judged {
+            check_entry(&embedded, entry)?;
+        }
         let image = embedded.write(folder.path()).map_err(|error| LabError::Folder { error })?;
         let this = std::env::current_exe().map_err(|error| LabError::Folder { error })?;
         let opaque = embedded.opaque;
-        Ok(Bench { folder, image, opaque, server: vec![this, "program-process".into()] })
+        Ok(Bench { folder, image, opaque, this })
     }
 
     /// A new folder for a run.
@@ -90,9 +95,21 @@ impl Bench {
     }
 
     fn judge(&self, plan: &ProgramPlan, point: &ProgramPoint) -> Judge {
+        let by = |command| match point.design.model() {
+            Some(_) => Judge::Check { command, seconds: CHECK_SECONDS },
+            None => Judge::Nobody,
+        };
         match &plan.judged {
-            Judged::By(command) if point.design.model().is_some() => {
-                Judge::Check { command: command.clone(), seconds: CHECK_SECONDS }
+            Judged::By(command) => by(command.clone()),
+            Judged::ByEntry(entry) => {
+                let (this, image) = (self.this.display(), self.image.display());
+                by(vec![
+                    this.to_string(),
+                    "program-check".into(),
+                    image.to_string(),
+                    entry.clone(),
+                    POOL.into(),
+                ])
             }
             Judged::Cuts if point.design.promises_cuts() => Judge::Cuts,
             _ => Judge::Nobody,
@@ -109,8 +126,11 @@ impl Bench {
     ) -> Result<Ran, LabError> {
         let folder = self.folder(name)?;
         let request = Request {
-            image: self.image.clone(),
-            arguments: plan.command.with_pool(Path::new(&folder.join("pool"))),
+            start: Start {
+                image: self.image.clone(),
+                entry: None,
+                words: plan.command.with_pool(Path::new(&folder.join("pool"))),
+            },
             machine: plan.machine_name.clone(),
             design: point.design.text.clone(),
             persistent: plan.persistent,
@@ -123,7 +143,7 @@ impl Bench {
         };
         let run = Run {
             request,
-            server: self.server.clone(),
+            server: vec![self.this.clone(), "program-process".into()],
             input: plan.input.clone(),
             seconds: plan.seconds,
         };

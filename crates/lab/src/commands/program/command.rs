@@ -1,10 +1,11 @@
 //! The words of a command that a user has typed as one, and the program that it names.
 
 use crate::LabError;
+use seawall_cc::Embedded;
 use std::path::{Path, PathBuf};
 
 /// Stands for the file of a run in a command.
-pub(super) const POOL: &str = "{pool}";
+pub(crate) const POOL: &str = "{pool}";
 
 /// A command of a program that exists.
 #[derive(Clone, Debug)]
@@ -37,6 +38,18 @@ impl ProgramCommand {
         let pool = pool.display().to_string();
         self.words.iter().map(|word| word.replace(POOL, &pool)).collect()
     }
+}
+
+/// An error unless the program has this function.
+pub(crate) fn check_entry(embedded: &Embedded, entry: &str) -> Result<(), LabError> {
+    if embedded.defines(entry) {
+        return Ok(());
+    }
+    let valid = format!(
+        "a function of the program that is not static: int {entry}(const char *pool), in C++ as \
+         extern \"C\""
+    );
+    Err(LabError::Option { option: "--check-entry", value: entry.into(), valid })
 }
 
 /// Splits a command into words, as a shell does.

@@ -107,8 +107,10 @@ impl Programs {
                 From::Threads => "threads",
             },
         );
-        if let Judged::By(words) = &plan.judged {
-            command += &format!(" --check {}", quoted(&words.join(" ")));
+        match &plan.judged {
+            Judged::By(words) => command += &format!(" --check {}", quoted(&words.join(" "))),
+            Judged::ByEntry(entry) => command += &format!(" --check-entry {entry}"),
+            Judged::Cuts | Judged::Not => {}
         }
         if plan.fences == Fences::Drain {
             command += " --fence drain";
@@ -148,10 +150,7 @@ impl Programs {
             right: cell.wrong.is_none(),
             conflicting_epochs: cell.conflicting_epochs(),
             crashes: crashed.map(|ran| ran.crashes),
-            check: match &plan.judged {
-                Judged::By(words) => Some(words.join(" ")),
-                _ => None,
-            },
+            check: plan.judged.check(),
             broken: cell.broken(),
             not_compiled: self.opaque.clone(),
             unseen_stores: ran.unseen,

@@ -101,10 +101,12 @@ impl Programs {
         let broken: usize = crashed().map(|ran| ran.broken.len()).sum();
         let held = match &self.plan.judged {
             Judged::Not => {
-                return text + "no crashes: give a command that checks {pool} with --check\n";
+                return text
+                    + "no crashes: give a command that checks {pool} with --check, or a \
+                               function of the program with --check-entry\n";
             }
             _ if self.plan.crashes == 0 => return text,
-            Judged::By(_) => "held to the check",
+            Judged::By(_) | Judged::ByEntry(_) => "held to the check",
             Judged::Cuts => "held to the recorded run",
         };
         let verdict = match broken {
@@ -115,7 +117,19 @@ impl Programs {
         if self.cells.iter().any(|cell| cell.crashed.is_none()) {
             text += "; - where a design promises nothing";
         }
-        text + "\n"
+        text += "\n";
+        let few = self.cells.iter().filter(|cell| {
+            cell.crashed.as_ref().is_some_and(|ran| ran.crashes < self.plan.crashes)
+        });
+        for cell in few {
+            let stores = cell.ran.stored[usize::from(self.plan.judged != Judged::Cuts)];
+            let _ = writeln!(
+                text,
+                "fewer than --crashes {} under {}: the run has {stores} stores to crash after",
+                self.plan.crashes, cell.design.text,
+            );
+        }
+        text
     }
 
     fn unseen_text(&self) -> String {

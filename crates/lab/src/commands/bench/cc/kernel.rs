@@ -7,7 +7,7 @@
 use super::CcBenchOptions;
 use super::workshop::{Built, Workshop, io_failed, succeeded};
 use crate::LabError;
-use seawall_program::{Fences, From, Judge, Persistent, ProgramError, Ran, Request, Run};
+use seawall_program::{Fences, From, Judge, Persistent, ProgramError, Ran, Request, Run, Start};
 use seawall_sim::Cycle;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,8 +59,11 @@ impl Kernel {
         stop: &AtomicBool,
     ) -> Result<Ran, LabError> {
         let request = Request {
-            image: built.image.clone(),
-            arguments: self.words(threads, (self.size)(options.references)),
+            start: Start {
+                image: built.image.clone(),
+                entry: None,
+                words: self.words(threads, (self.size)(options.references)),
+            },
             machine: options.machine.clone(),
             design: options.design.clone(),
             persistent: Persistent::All,

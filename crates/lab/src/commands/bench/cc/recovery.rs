@@ -8,7 +8,7 @@ use seawall_explore::{
     Check, CrashImage, CrashPoint, Model, Schedule, Search, SearchOutcome, SourceLine, Trace,
     search_watched,
 };
-use seawall_program::{ExploredProgram, Fences, From, Half, ProgramAndCheck, ProgramError};
+use seawall_program::{ExploredProgram, Fences, From, Half, ProgramAndCheck, ProgramError, Start};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -45,7 +45,7 @@ fn how(workshop: &Workshop, built: &Built, operations: u64) -> Result<ProgramAnd
     let half = |words: &[&str]| {
         let words = [&[NAME], words].concat();
         let words = words.into_iter().map(String::from).collect();
-        Half { image: built.image.clone(), words, input: None }
+        Half { start: Start { image: built.image.clone(), entry: None, words }, input: None }
     };
     let words = WORDS.to_string();
     Ok(ProgramAndCheck {
