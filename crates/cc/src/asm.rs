@@ -18,6 +18,7 @@ mod masked;
 mod operand;
 mod program;
 mod scan;
+mod sources;
 mod vector;
 mod x87;
 
@@ -38,9 +39,13 @@ pub struct AsmError {
 /// Returns the assembly with the calls to the page inserted; it computes what it computed before.
 pub fn instrument(assembly: &str) -> Result<String, AsmError> {
     let clean = scan::without_comments(assembly);
-    let program = program::read(&scan::statements(assembly, &clean))?;
+    let statements = scan::statements(assembly, &clean);
+    let program = program::read(&statements)?;
     let functions = frames::functions(&program);
     let blocks = blocks::blocks(&program);
     let live = blocks::live_flags(&program, &blocks);
-    Ok(emit::edited(assembly, &emit::edits(&program, &functions, &blocks, &live)?))
+    let mut edits = emit::edits(&program, &functions, &blocks, &live)?;
+    edits.extend(sources::edits(&statements));
+    edits.sort_by_key(emit::Edit::start);
+    Ok(emit::edited(assembly, &edits))
 }

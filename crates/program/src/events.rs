@@ -37,8 +37,8 @@ const MASKED_STREAM: u16 = Kind::MaskedStream as u16;
 const SEVERAL: u16 = Kind::Several as u16;
 const SAME: u16 = (abi::SAME >> 16) as u16;
 
-/// What a core of four instructions a cycle could run during a `pause`: before Skylake it took about
-/// 10 cycles, since then up to 140 (Intel's optimization manual, at its spin-wait loops).
+/// What a core of four instructions a cycle could run during a `pause`: before Skylake it took
+/// about 10 cycles, since then up to 140 (Intel's optimization manual, at its spin-wait loops).
 const PAUSE_INSTRUCTIONS: u64 = 40;
 /// The flag that makes string instructions go backward.
 const DIRECTION: u64 = 1 << 10;

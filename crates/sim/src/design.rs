@@ -71,7 +71,7 @@ pub(crate) trait Design: Sized {
         self.store(hw, who, at, now)
     }
 
-    /// It has, in the cycle of [`may_store`](Design::may_store): the core's copy is about to change.
+    /// It has, in the cycle of [`may_store`](Design::may_store): the copy is about to change.
     fn stores(&mut self, hw: &mut Hw<Self::Message>, core: usize, at: Store, now: Cycle) {}
 
     /// The store of a locked operation of `core`'s program, for which [`store`](Design::store) was

@@ -10,6 +10,7 @@ use super::library::cost;
 use super::masked::masked;
 use super::operand::{BP, DI, Memory, SP, is_general};
 use super::program::{Program, What};
+use super::scan::Statement;
 use crate::abi::{self, Kind};
 
 /// What replaces the bytes from `start` to `end` of the file.
@@ -20,7 +21,19 @@ pub(crate) struct Edit {
     text: String,
 }
 
-/// The text after all edits.
+impl Edit {
+    /// Other words in place of a statement.
+    pub(crate) fn instead_of(statement: &Statement<'_>, text: String) -> Edit {
+        let end = statement.start + statement.text.len();
+        Edit { start: statement.start, end, text }
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+}
+
+/// The text after all edits, which are in the order of the file.
 pub(crate) fn edited(assembly: &str, edits: &[Edit]) -> String {
     let length: usize = edits.iter().map(|edit| edit.text.len()).sum();
     let mut text = String::with_capacity(assembly.len() + length);
@@ -60,7 +73,6 @@ pub(crate) fn edits(
             edits.extend(edit(instruction, counters, part));
         }
     }
-    edits.sort_by_key(|edit| edit.start);
     Ok(edits)
 }
 

@@ -4,8 +4,8 @@
 //! A call counts as so many instructions. The numbers are means of single steps through glibc 2.36
 //! on a processor with fused multiplication and addition, over 64 arguments each: magnitudes from
 //! e^-4.5 to e^4.5 with both signs, from -1 to 1 where that is the domain, numbers of 1 to 6 digits
-//! as text. They are constants, so that a program costs the same on every host. What these functions
-//! do to memory of their own, tables above all, costs nothing.
+//! as text. They are constants, so that a program costs the same on every host. What these
+//! functions do to memory of their own, tables above all, costs nothing.
 
 use super::instruction::{Flow, Instruction};
 use super::program::Program;
