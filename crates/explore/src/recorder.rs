@@ -59,10 +59,11 @@ impl Recorder {
         })
     }
 
-    /// Has the memory of one run ready. A process that forks does this before.
-    pub fn get_ready(&self) {
+    /// Has the memory of one run of so many threads ready. A process that forks does this before.
+    pub fn get_ready(&self, threads: usize) {
         let ready = self.regions();
         self.spare().push(ready);
+        seawall_fiber::prepare(threads);
     }
 
     /// As [`record`](Recorder::record), for programs whose threads cannot be unwound: when the run

@@ -98,6 +98,13 @@ impl Drop for Fiber {
     }
 }
 
+/// Makes stacks for so many fibers of this OS thread, as far as they are kept and the system has
+/// memory for them; a copy of this process has them, too.
+pub fn prepare(fibers: usize) {
+    let stacks = (0..fibers.min(STACKS_KEPT)).map_while(|_| take_stack(STACK_BYTES).ok());
+    stacks.collect::<Vec<_>>().into_iter().for_each(keep_stack);
+}
+
 /// A stack that an earlier fiber has left, or a new one.
 fn take_stack(bytes: usize) -> io::Result<DefaultStack> {
     let is_usual = bytes == STACK_BYTES;

@@ -5,7 +5,9 @@
 //! borrows the base of its `%fs`. It runs on a stack of the program's, whose address does not
 //! depend on where the system puts things.
 
+use crate::runtime::OneThread;
 use std::arch::naked_asm;
+use std::cell::{Cell, OnceCell};
 use std::io;
 
 /// Where the stacks of threads are, one after the other.
@@ -81,12 +83,35 @@ pub(crate) fn of_thread(number: usize) -> (u64, u64) {
     (STACKS + number as u64 * STACK_STEP, STACK_BYTES)
 }
 
+/// The bases of `%fs` of threads that sleep already.
+static PREPARED: OneThread<Vec<u64>> = OneThread(OnceCell::new());
+
+/// Makes the threads that sleep for the first `count` threads of a program, once. They need not
+/// live: a copy of this process has their memory alone, and that is what is borrowed.
+pub(crate) fn prepare(count: usize) -> io::Result<()> {
+    let bases = (0..count).map(new_sleeper).collect::<io::Result<_>>()?;
+    let _ = PREPARED.0.set(bases);
+    Ok(())
+}
+
 /// A real thread that sleeps, for its thread-local variables; returns the base of its `%fs`.
 pub(crate) fn sleeper(number: usize) -> io::Result<u64> {
+    let prepared = PREPARED.0.get().and_then(|bases| bases.get(number));
+    prepared.map_or_else(|| new_sleeper(number), |base| Ok(*base))
+}
+
+fn new_sleeper(number: usize) -> io::Result<u64> {
+    struct Told {
+        base: Cell<u64>,
+        is_there: libc::sem_t,
+    }
     extern "C" fn sleep(told: *mut libc::c_void) -> *mut libc::c_void {
-        let told = told as *const std::sync::atomic::AtomicU64;
-        // SAFETY: the creator waits until the base is there.
-        unsafe { (*told).store(fs(), std::sync::atomic::Ordering::Release) };
+        // SAFETY: the creator waits until the base is there; after that this is not used any more.
+        unsafe {
+            let told = told as *mut Told;
+            (*told).base.set(fs());
+            libc::sem_post(&raw mut (*told).is_there);
+        }
         loop {
             // SAFETY: waits for a signal; there is none.
             unsafe { libc::pause() };
@@ -94,25 +119,22 @@ pub(crate) fn sleeper(number: usize) -> io::Result<u64> {
     }
     let at = SLEEPERS + number as u64 * STACK_STEP;
     map_at(at, SLEEPER_BYTES)?;
-    let told = std::sync::atomic::AtomicU64::new(0);
-    // SAFETY: the attributes are initialised before use, and the stack is memory of its own.
-    let failed = unsafe {
+    // SAFETY: attributes and semaphore are initialised before use, and the stack is memory of its
+    // own. Waiting only fails if a signal comes.
+    unsafe {
+        let mut told = Told { base: Cell::new(0), is_there: std::mem::zeroed() };
+        libc::sem_init(&raw mut told.is_there, 0, 0);
         let mut attributes = std::mem::zeroed();
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setstack(&raw mut attributes, at as *mut _, SLEEPER_BYTES);
         let mut thread = std::mem::zeroed();
-        let told = std::ptr::from_ref(&told) as *mut libc::c_void;
-        libc::pthread_create(&raw mut thread, &raw const attributes, sleep, told)
-    };
-    if failed != 0 {
-        return Err(io::Error::from_raw_os_error(failed));
-    }
-    loop {
-        let base = told.load(std::sync::atomic::Ordering::Acquire);
-        if base != 0 {
-            return Ok(base);
+        let argument = (&raw mut told).cast();
+        let failed = libc::pthread_create(&raw mut thread, &raw const attributes, sleep, argument);
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
         }
-        std::thread::yield_now();
+        while libc::sem_wait(&raw mut told.is_there) != 0 {}
+        Ok(told.base.get())
     }
 }
 

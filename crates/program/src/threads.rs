@@ -43,8 +43,8 @@ pub(crate) unsafe fn run(number: usize, machine: &dyn Machine, main: impl FnOnce
     thread
         .machine
         .set(Some(unsafe { std::mem::transmute::<&dyn Machine, &'static dyn Machine>(machine) }));
-    let top = must(stacks::stack(number));
     if number == 0 {
+        let top = must(stacks::stack(number));
         thread.fs.set(must(stacks::sleeper(0)));
         thread.is_busy.set(true);
         let mut main = Some(main);
@@ -52,9 +52,11 @@ pub(crate) unsafe fn run(number: usize, machine: &dyn Machine, main: impl FnOnce
             main.take().expect("called once")();
         });
     }
+    let mut stack = None;
     loop {
         thread.through(|machine| machine.park());
         let Some((start, argument)) = thread.start.take() else { return };
+        let top = *stack.get_or_insert_with(|| must(stacks::stack(number)));
         on_stack(thread, top, &mut || {
             start(argument);
         });

@@ -46,6 +46,7 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
     runtime.fences.set(serving.fences);
     runtime.from_threads.set(serving.from == From::Threads);
     let loaded = Loaded::load(&serving.start)?;
+    stacks::prepare(1).map_err(failed)?;
     faults::watch();
     let module = |(path, base, at, bytes)| Module { path, base, at, bytes };
     let modules = image::code().into_iter().map(module).collect();
@@ -53,7 +54,7 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
     let mut template = Template::new(&serving.template, &serving.folder);
     let pm_bytes = (serving.pages.len() as u64 * PAGE).max(PAGE);
     let recorder = Recorder::new(Image::new(pm_bytes, serving.dram_bytes));
-    recorder.get_ready();
+    recorder.get_ready(super::client::THREADS);
     while let Some(task) = read_frame::<Task>(&mut asked).map_err(failed)? {
         template.restore().map_err(failed)?;
         File::create(&serving.said).map_err(failed)?;
@@ -69,7 +70,7 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
 
 /// Runs `body` in a copy of this process; returns how it ended, if it has not answered itself.
 fn in_a_fork(body: impl FnOnce() -> String) -> io::Result<Option<End>> {
-    // SAFETY: this process has one thread.
+    // SAFETY: this process has one thread that runs.
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(io::Error::last_os_error());
