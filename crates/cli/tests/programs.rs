@@ -11,6 +11,8 @@ use tempfile::TempDir;
 mod entry;
 #[path = "programs/features.rs"]
 mod features;
+#[path = "programs/findings.rs"]
+mod findings;
 #[path = "programs/output.rs"]
 mod output;
 #[path = "programs/racy.rs"]

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Stores of each kind that the text form lists before it only counts.
 const LISTED: usize = 8;
 
+/// Last stores before a crash that a finding holds if it lost nothing.
+const LAST: usize = 4;
+
 /// Steps of recovery that the text form lists.
 const STEPS_LISTED: usize = 12;
 
@@ -88,9 +91,12 @@ pub struct Finding {
     pub early: Vec<StoreNote>,
     /// Other stores that are in the image though an earlier one is lost.
     pub early_others: usize,
+    /// If nothing is lost: the last stores before the crash, in the order of the run.
+    pub last: Vec<StoreNote>,
     /// When power failed again: each recovery that it cut short.
     pub recoveries: Vec<CutRecovery>,
-    /// What recovery read of the lost and the early stores, and what it wrote, up to the failure.
+    /// What recovery read of the lost, the early and the last stores, and what it wrote, up to the
+    /// failure. If it read none of them: what it read last.
     pub recovery: Vec<RecoveryStep>,
     /// Whose turn it was before the crash, the last turns, if there are several threads.
     pub turns: Vec<TurnNote>,
@@ -226,6 +232,16 @@ fn gone(trace: &Trace, crash: &Crash, decisive: &Cut, model: Model) -> Gone {
     Gone { lost, early, early_others }
 }
 
+/// The last stores of the trace before the crash, those of what was there already left out.
+fn last_stores(trace: &Trace, crash: &Crash) -> Vec<StoreNote> {
+    let stores = trace.events[..crash.event].iter().rev().filter_map(|event| event.kind.store());
+    let stores = stores.map(|store| &trace.stores[store as usize]);
+    let mut all: Vec<StoreNote> =
+        stores.filter(|store| store.old != store.new).take(LAST).map(|s| note(trace, s)).collect();
+    all.reverse();
+    all
+}
+
 /// The last events of the trace before the crash.
 fn timeline(trace: &Trace, crash: &Crash) -> Vec<EventNote> {
     let mut rank = vec![0; trace.lines.len()];
@@ -326,11 +342,10 @@ impl Finding {
         let all = |own: &[StoreNote], of: fn(&CutRecovery) -> &[StoreNote]| {
             [own, &recoveries.iter().flat_map(of).cloned().collect::<Vec<_>>()].concat()
         };
-        let recovery = steps(
-            accesses,
-            &all(&lost, |recovery| &recovery.lost),
-            &all(&early, |recovery| &recovery.early),
-        );
+        let all_lost = all(&lost, |recovery| &recovery.lost);
+        let stores = if all_lost.is_empty() { last_stores(trace, &crashes[0]) } else { Vec::new() };
+        let recovery =
+            steps(accesses, &all_lost, &all(&early, |recovery| &recovery.early), &stores);
         let timeline = timeline(trace, &crashes[0]);
         let crashes =
             crashes.iter().zip(scenes).map(|(crash, trace)| CrashChoice::of(trace, crash));
@@ -344,6 +359,7 @@ impl Finding {
             lost,
             early,
             early_others,
+            last: stores,
             recoveries,
             recovery,
             turns: turns(trace, walk.point.event),
@@ -376,6 +392,7 @@ impl fmt::Display for Finding {
             0 => {}
             more => writeln!(f, "    ({more} more stores are early and make no difference)")?,
         }
+        list(f, "nothing is lost; stored last", &self.last)?;
         for CutRecovery { event, events, place, lost, early } in &self.recoveries {
             writeln!(
                 f,

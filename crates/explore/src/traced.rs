@@ -113,9 +113,14 @@ impl<'a> Traced<'a> {
 
     /// Records that this call may change what a crash leaves, or is seen from outside.
     fn note_fence(&self) {
+        self.note_full_fence();
+        self.shared.note_progress(self.thread);
+    }
+
+    /// As above, of a fence that a loop may have which waits for another thread.
+    fn note_full_fence(&self) {
         self.settle(None);
         self.note_access(FENCES, true);
-        self.shared.note_progress(self.thread);
     }
 
     fn event(&self, trace: &mut Trace, kind: Kind, at: Site) {
@@ -226,7 +231,10 @@ impl<'a> Traced<'a> {
         value: u64,
     ) -> Option<u32> {
         let change = self.shared.region(at).store(at, width, value);
-        self.shared.note_progress(thread);
+        // A loop that waits may store what it has read: its variables may be volatile.
+        if change.old != change.new {
+            self.shared.note_progress(thread);
+        }
         if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
             let stores = trace.stores.len() as u32 + u32::from(at.is_pm());
             visible.store(thread, at.bits() / 8, change.old, change.new, stores);
@@ -349,7 +357,7 @@ impl Traced<'_> {
     #[track_caller]
     pub fn full_fence(&self) {
         self.step();
-        self.note_fence();
+        self.note_full_fence();
         self.note(Kind::Locked { store: None });
         if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
             visible.locked(self.thread);

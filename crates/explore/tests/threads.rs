@@ -310,6 +310,23 @@ fn a_lock_that_spins_on_its_locked_operation_is_no_error() {
     assert_eq!(shown((3, px86(1, 0)), count, [A, B], lost), None);
 }
 
+/// The loop of a lock whose variables are volatile, and has a fence in it.
+#[test]
+fn a_loop_that_waits_may_store_what_it_has_read_and_have_a_fence() {
+    let count = |memory: &Traced<'_>| {
+        let (lock, found) = (Addr::dram(0), Addr::dram(64 + 64 * memory.thread() as u64));
+        while memory.compare_exchange(lock, 0, 1).is_err() {
+            memory.store(found, 1u64);
+            memory.full_fence();
+        }
+        put(memory, A, 1);
+        memory.swap(lock, 0);
+        memory.output(1);
+    };
+    let lost = |found: [u64; 2], promised: &[u64]| found[0] < promised.iter().sum::<u64>().min(1);
+    assert_eq!(shown((2, px86(2, 0)), count, [A, B], lost), None);
+}
+
 #[test]
 fn each_word_of_a_discarded_page_may_read_as_zero() {
     fn discard(memory: &Traced<'_>) {

@@ -48,6 +48,7 @@ fn simulated() -> Option<&'static Thread> {
         return None;
     }
     settle(thread, stack());
+    thread.comes_to(thread.site.get());
     Some(thread)
 }
 

@@ -60,7 +60,7 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     let stack = std::ptr::from_ref(registers) as u64 + size_of::<Registers>() as u64;
     // What the last instruction began is finished as that one's.
     settle(thread, stack);
-    thread.site.set(registers.back);
+    thread.comes_to(registers.back);
     match kind {
         LOAD => load(thread, at, bytes),
         STORE => thread.pending.set(Some(Pending::new(at, bytes))),

@@ -19,6 +19,9 @@ pub(crate) type SystemCall = extern "C" fn(u64, u64, u64, u64, u64, u64, u64) ->
 /// Gives an answer; false if that fails.
 pub(crate) type Tell = fn(&Answer) -> bool;
 
+/// From a site and the stack pointer there to a site of the program's own code.
+pub(crate) type Locate = fn(u64, u64) -> u64;
+
 /// The most threads of a program: one for each core of the largest machine.
 pub(crate) const THREADS_MAX: usize = 64;
 
@@ -81,6 +84,9 @@ pub(crate) struct Thread {
     pub(crate) site: Cell<u64>,
     /// Its stack pointer there.
     pub(crate) stack: Cell<u64>,
+    /// The site that stands for it in a finding. A store is finished when its thread has gone on,
+    /// and its frame may be gone.
+    pub(crate) named: Cell<u64>,
 }
 
 impl Thread {
@@ -103,7 +109,16 @@ impl Thread {
             base: Cell::new(0),
             site: Cell::new(0),
             stack: Cell::new(0),
+            named: Cell::new(0),
         }
+    }
+
+    /// It has come to an instruction.
+    #[inline]
+    pub(crate) fn comes_to(&self, site: u64) {
+        self.site.set(site);
+        let locate = runtime().locate.get();
+        self.named.set(locate.map_or(site, |locate| locate(site, self.stack.get())));
     }
 
     /// Whether the program has ever run on it.
@@ -163,6 +178,8 @@ pub(crate) struct Runtime {
     pub(crate) answer: RefCell<PathBuf>,
     /// Who answers instead, where many runs are asked for.
     pub(crate) tells: Cell<Option<Tell>>,
+    /// Which site of the program a finding names, where there are findings.
+    pub(crate) locate: Cell<Option<Locate>>,
 }
 
 /// A static of the one OS thread that runs the program.
@@ -199,6 +216,7 @@ pub(crate) fn runtime() -> &'static Runtime {
         locals: RefCell::default(),
         answer: RefCell::default(),
         tells: Cell::new(None),
+        locate: Cell::new(None),
     })
 }
 

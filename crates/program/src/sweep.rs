@@ -16,7 +16,7 @@ pub(crate) fn sweep(thread: &Thread) {
     if runtime.persistent.get() == Persistent::All {
         return;
     }
-    thread.site.set(0);
+    thread.comes_to(0);
     for page in pages().persistent() {
         for line in (page..page + PAGE).step_by(64) {
             values::take_over_line(thread, line);

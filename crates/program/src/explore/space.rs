@@ -95,13 +95,13 @@ impl Space {
             recovery,
         };
         assert!(SPACE.0.set(space).is_ok(), "a process has one space");
+        runtime().locate.set(Some(|site, stack| self::space().code.own(site, stack)));
     }
 
     /// The instruction that the running thread has come to; its caller's, if it is one of the
     /// support library.
     pub(crate) fn site(&self) -> u64 {
-        let thread = runtime().thread();
-        self.code.own(thread.site.get(), thread.stack.get())
+        runtime().thread().named.get()
     }
 
     /// The name of a file: from the folder of the run on, if it is in it.

@@ -8,7 +8,7 @@ use crate::commands::program::{
     CHECK_ENTRY, FenceChoice, POOL, ProgramCommand, check_entry, prepare, sites,
 };
 use clap::Args;
-use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
+use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, Silence, SourceLine};
 use seawall_program::{ExploredProgram, From, Half, ProgramAndCheck, ProgramError, Start};
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -109,6 +109,9 @@ const ORDER_ALONE: &str = "fences ask for order alone, which under this model is
 
 fn with_hint(report: ExploreReport, options: &ExploreProgramOptions) -> ExploreReport {
     let mut report = report;
+    // What was promised is in the pool, where the check looks for it.
+    let of_outputs = [Silence::NoOutput, Silence::NotAsked].map(|why| why.to_string());
+    report.warnings.retain(|warning| !of_outputs.contains(warning));
     let is_weaker = |model: &ModelReport| {
         model.outcome.finding.is_some() && !model.outcome.model.order_is_durable()
     };

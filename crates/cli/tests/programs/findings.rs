@@ -1,0 +1,40 @@
+//! What findings say of compiled programs.
+
+use super::{Place, line_of, without_gcc};
+
+fn found(place: &Place, name: &str) -> String {
+    let (run, check) = (format!("./{name} run {{pool}}"), format!("./{name} check {{pool}}"));
+    place.run(1, &["explore", "--program", &run, "--check", &check, "--models", "px86"])
+}
+
+/// The last store of a copy is finished when the copy has returned; it is still the copy's.
+#[test]
+fn each_store_of_a_copy_has_the_line_that_calls_memcpy() {
+    if without_gcc("each_store_of_a_copy_has_the_line_that_calls_memcpy") {
+        return;
+    }
+    let place = Place::new();
+    place.compile_with("copies.c", &["-fno-builtin"]);
+    let found = found(&place, "copies");
+    for (at, line) in [(0x18, "/* first */"), (0x98, "/* second */")] {
+        let (address, line) = (format!("pm:{at:#x} (8 bytes)"), line_of("copies.c", line));
+        let place = format!(", copies.c:{line};");
+        let is_there = |text: &str| text.contains(&address) && text.contains(&place);
+        assert!(found.lines().any(is_there), "{address} {place}\n{found}");
+    }
+}
+
+#[test]
+fn a_finding_that_lost_nothing_says_what_was_stored_last_and_what_recovery_read() {
+    if without_gcc("a_finding_that_lost_nothing_says_what_was_stored_last_and_what_recovery_read") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("held.c");
+    let found = found(&place, "held");
+    assert!(found.contains("it does not end"), "{found}");
+    assert!(found.contains("nothing is lost; stored last:"), "{found}");
+    let [takes, waits] = ["/* takes */", "/* waits */"].map(|line| line_of("held.c", line));
+    let reads = format!("reads pm:0x0 = 0x1, stored at held.c:{takes}, held.c:{waits}, ");
+    assert!(found.contains(&reads), "{found}");
+}
