@@ -48,6 +48,9 @@ fn simulated() -> Option<&'static Thread> {
         return None;
     }
     settle(thread, stack());
+    if let Some(profile) = runtime.profile.get() {
+        profile.at_call(thread, stack());
+    }
     Some(thread)
 }
 

@@ -53,6 +53,7 @@ pub(crate) unsafe fn run(number: usize, machine: &dyn Machine, main: impl FnOnce
         });
     }
     loop {
+        thread.machine().set_site(0);
         thread.through(|machine| machine.park());
         let Some((start, argument)) = thread.start.take() else { return };
         on_stack(thread, top, &mut || {
