@@ -32,7 +32,8 @@ pub use commands::kernels::{
 };
 pub use commands::list::{Listing, show_design, show_machine};
 pub use commands::program::{
-    FenceChoice, FromChoice, PmChoice, ProgramExperiment, ProgramOptions, ProgramRecord, Programs,
+    FenceChoice, FromChoice, PmChoice, ProfileRecord, ProgramExperiment, ProgramOptions,
+    ProgramRecord, Programs,
 };
 pub use commands::sweep::{Sweep, SweepError, SweepOptions, SweepPlan};
 pub use commands::whisper::{

@@ -49,6 +49,9 @@ fn simulated() -> Option<&'static Thread> {
     }
     settle(thread, stack());
     thread.comes_to(thread.site.get());
+    if let Some(profile) = runtime.profile.get() {
+        profile.at_call(thread, stack());
+    }
     Some(thread)
 }
 

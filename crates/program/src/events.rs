@@ -61,6 +61,9 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     // What the last instruction began is finished as that one's.
     settle(thread, stack);
     thread.comes_to(registers.back);
+    if let Some(profile) = runtime.profile.get() {
+        profile.at(thread, registers.back, stack);
+    }
     match kind {
         LOAD => load(thread, at, bytes),
         STORE => thread.pending.set(Some(Pending::new(at, bytes))),

@@ -144,6 +144,70 @@ impl ProgramCode {
     }
 }
 
+impl ProgramCode {
+    fn is_own(&self, at: u64) -> bool {
+        self.own.iter().any(|code| (code.0..code.1).contains(&at))
+    }
+
+    fn is_support(&self, at: u64) -> bool {
+        (self.support.0..self.support.1).contains(&at)
+    }
+
+    /// The first address in code of the support library on the stack from `stack` on, and where it
+    /// is there, if no other code of the program comes before.
+    pub(crate) fn support_on(&self, stack: u64) -> Option<(u64, u64)> {
+        let last = stacks::end_of(stack).min(stack + 8 * LOOKED_AT);
+        for at in (stack & !7..last).step_by(8) {
+            // SAFETY: the words are on the stack of the thread, below its end.
+            let word = unsafe { std::ptr::read(at as *const u64) };
+            if self.is_support(word) {
+                return Some((word, at + 8));
+            } else if self.is_own(word) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The function of the support library that the instruction before `back` calls, as a return
+    /// address in its first byte.
+    pub(crate) fn called_before(&self, back: u64) -> Option<u64> {
+        if !self.is_own(back) || !self.is_own(back.wrapping_sub(6)) {
+            return None;
+        }
+        // SAFETY: the bytes are code of the program, and `near` adds what is in that code.
+        let bytes = unsafe { std::slice::from_raw_parts((back - 6) as *const u8, 6) };
+        let near = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let target = match bytes {
+            [0xff, 0x15, slot @ ..] => self.in_slot(back.wrapping_add_signed(near(slot).into())),
+            [_, 0xe8, to @ ..] => Some(back.wrapping_add_signed(near(to).into())),
+            _ => None,
+        };
+        let target = target?;
+        let target = if self.is_support(target) { target } else { self.linked(target)? };
+        self.is_support(target).then_some(target + 1)
+    }
+
+    /// Where the jump at `at` goes, as the linker makes it for calls of other modules.
+    fn linked(&self, at: u64) -> Option<u64> {
+        if !self.is_own(at) || !self.is_own(at + 16) {
+            return None;
+        }
+        // SAFETY: the bytes are code of the program.
+        let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, 16) };
+        let jump = bytes.windows(2).take(8).position(|pair| pair == [0xff, 0x25])?;
+        let by = i32::from_le_bytes(bytes[jump + 2..jump + 6].try_into().ok()?);
+        self.in_slot((at + jump as u64 + 6).wrapping_add_signed(by.into()))
+    }
+
+    /// The address that the linker has put there.
+    fn in_slot(&self, at: u64) -> Option<u64> {
+        let holds = |segment: &Segment| (segment.at..segment.at + segment.bytes).contains(&at);
+        // SAFETY: the word is in a segment of the program that is mapped.
+        segments().iter().any(holds).then(|| unsafe { std::ptr::read(at as *const u64) })
+    }
+}
+
 /// How many words of a stack are looked at, and how many addresses are kept.
 const LOOKED_AT: u64 = 512;
 const CALLERS_MAX: usize = 8;

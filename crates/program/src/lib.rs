@@ -22,6 +22,7 @@ mod masks;
 mod pages;
 mod parts;
 mod process;
+mod profile;
 mod regions;
 mod registers;
 mod request;
@@ -38,7 +39,7 @@ mod watch;
 pub use explore::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
 pub use process::{check, serve};
 pub use request::{
-    Answer, BrokenCrash, CrashAfter, Fences, From, Judge, Persistent, Place, Ran, Request, Start,
-    UnseenStore,
+    Answer, BrokenCrash, CrashAfter, Fences, From, Instruction, Judge, Persistent, Place,
+    PlaceTime, Ran, Request, Start, UnseenStore,
 };
 pub use spawn::{ProgramError, Run, run};

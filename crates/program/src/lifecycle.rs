@@ -14,6 +14,7 @@ pub(crate) fn exit(code: c_int) -> ! {
     if runtime.is_on.get() {
         thread.in_host.set(0);
         events::settle(thread, thread.stack.get());
+        thread.machine().set_site(0);
         sweep::sweep(thread);
     } else {
         let what = "starts no thread, so that nothing was measured; measure all: --from start";

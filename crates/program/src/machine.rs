@@ -33,6 +33,8 @@ pub(crate) trait Machine {
     fn wait_while(&self, at: u64, value: u64) -> u64;
     fn output(&self, number: u64);
     fn nanoseconds(&self) -> u64;
+    /// What follows is at this site of a profile; 0 is none.
+    fn set_site(&self, _: u32) {}
     /// Sleeps until another thread calls `unpark`.
     fn park(&self);
     fn unpark(&self, core: usize);
@@ -113,6 +115,10 @@ impl Machine for SimMemory<'_> {
     fn nanoseconds(&self) -> u64 {
         let cycles = self.clock().map_or(0, |clock| clock.now());
         SimMemory::nanoseconds(self, cycles)
+    }
+
+    fn set_site(&self, site: u32) {
+        SimMemory::set_site(self, site);
     }
 
     fn park(&self) {

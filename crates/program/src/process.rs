@@ -7,6 +7,7 @@ use crate::failure::{end, fail_at, place_of};
 use crate::image::symbol;
 use crate::lifecycle::clear_counters;
 use crate::pages::pages;
+use crate::profile::Profile;
 use crate::request::{
     ANSWER, Answer, Asked, Fences, From, Judge, Persistent, REQUEST, Ran, Request, SPACE_BYTES,
     Start, UnseenStore,
@@ -88,6 +89,7 @@ pub fn check(image: &Path, entry: &str, pool: &Path) -> ! {
         judge: Judge::Nobody,
         folder: PathBuf::new(),
         cycles_max: Cycle::MAX,
+        has_profile: false,
     });
     match ran {
         // SAFETY: ends the process at once; nothing of the program is to run any more.
@@ -135,6 +137,9 @@ fn run(request: &Request) -> Result<Ran, String> {
     runtime.fences.set(request.fences);
     runtime.from_threads.set(request.from == From::Threads);
     let loaded = Loaded::load(&request.start)?;
+    if request.has_profile {
+        let _ = runtime.profile.set(Profile::of_image());
+    }
     let is_first = request.from == From::Start;
 
     let watch = Rc::new(RefCell::new(Watch::new(request, cores)));
@@ -154,6 +159,9 @@ fn run(request: &Request) -> Result<Ran, String> {
     if request.judge != Judge::Nobody {
         let observer: Rc<RefCell<dyn Observer>> = watch.clone();
         simulation = simulation.watched_by(observer);
+    }
+    if request.has_profile {
+        simulation = simulation.with_profile();
     }
     faults::watch();
     let before = cpu_nanoseconds();
@@ -255,6 +263,10 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         let all = used.iter().filter_map(|core| outcome.stalls.get(*core));
         stalls.add(reason, all.map(|stalls| stalls.get(reason)).sum());
     }
+    let profile = runtime
+        .profile
+        .get()
+        .map(|profile| profile.places(used.iter().filter_map(|core| outcome.sites.get(*core))));
     watch.end(outcome);
     let places = runtime.unseen.places().into_iter().take(20);
     Ran {
@@ -278,6 +290,7 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
             .collect(),
         raced: runtime.patches.get(),
         touched: pages().touched(),
+        profile,
         host_nanoseconds,
     }
 }

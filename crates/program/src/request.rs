@@ -2,7 +2,7 @@
 
 use crate::explore::Serving;
 use seawall_memory::Fence;
-use seawall_sim::{Counters, Cycle, Stalls};
+use seawall_sim::{Counters, Cycle, SiteTime, Stalls};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -142,6 +142,8 @@ pub struct Request {
     pub folder: PathBuf,
     /// Most cycles.
     pub cycles_max: Cycle,
+    /// Whether to tell where in the program the cycles go.
+    pub has_profile: bool,
 }
 
 /// A crash that broke the program.
@@ -160,6 +162,28 @@ pub struct UnseenStore {
     pub place: String,
     /// The address of the instruction in the image.
     pub found_at: u64,
+}
+
+/// An instruction of the program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Instruction {
+    /// The file of the image, or of a library that comes with it.
+    pub module: PathBuf,
+    /// Its address there, or that of the one behind it.
+    pub offset: u64,
+}
+
+/// The cycles of all threads that went to one place in the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceTime {
+    /// Behind the access; `None` for what is at no place, as idle time is.
+    pub at: Option<Instruction>,
+    /// Where the program has called the support library, if the place is in that.
+    pub caller: Option<Instruction>,
+    /// The function that it has called there, if that can be told.
+    pub called: Option<Instruction>,
+    /// Cycles, by what they went to, and counts.
+    pub time: SiteTime,
 }
 
 /// What became of a run.
@@ -195,6 +219,8 @@ pub struct Ran {
     pub raced: u64,
     /// Bytes of persistent and of other memory that it touched.
     pub touched: [u64; 2],
+    /// Where the cycles of all threads went, if that was asked for.
+    pub profile: Option<Vec<PlaceTime>>,
     /// CPU time of the host in nanoseconds.
     pub host_nanoseconds: u64,
 }

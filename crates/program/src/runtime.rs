@@ -7,10 +7,11 @@
 
 use crate::locals::ThreadLocals;
 use crate::machine::Machine;
+use crate::profile::Profile;
 use crate::request::{Answer, Fences, Persistent};
 use crate::stacks;
 use crate::unseen::Unseen;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 
 /// The support library's `sw_syscall`: number and arguments to result.
@@ -159,6 +160,8 @@ pub(crate) struct Runtime {
     /// Whether measuring begins with the first thread that the program starts.
     pub(crate) from_threads: Cell<bool>,
     pub(crate) unseen: Unseen,
+    /// Where its cycles go, if that is asked for.
+    pub(crate) profile: OnceCell<Profile>,
     pub(crate) exit_code: Cell<Option<i32>>,
     pub(crate) threads_started: Cell<u64>,
     /// Instructions of the program that have been charged.
@@ -204,6 +207,7 @@ pub(crate) fn runtime() -> &'static Runtime {
         fences: Cell::new(Fences::Order),
         from_threads: Cell::new(false),
         unseen: Unseen::default(),
+        profile: OnceCell::new(),
         exit_code: Cell::new(None),
         threads_started: Cell::new(1),
         instructions: Cell::new(0),

@@ -83,6 +83,11 @@ pub trait Report {
         String::new()
     }
 
+    /// The stacks of a command with `--profile-folded`.
+    fn folded(&self) -> String {
+        String::new()
+    }
+
     /// The results in that form.
     ///
     /// # Errors
@@ -93,6 +98,7 @@ pub trait Report {
             Form::Html => Written::File(self.html()),
             Form::Plot => Written::File(self.plots()?.into_iter().map(|plot| plot.text).collect()),
             Form::Plots => Written::Folder(self.plots()?),
+            Form::Folded => Written::File(self.folded()),
         })
     }
 }

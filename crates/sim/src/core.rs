@@ -8,11 +8,13 @@
 //! into the store buffer, which drains in order in the background; fences and flushes go through
 //! the store buffer too, so that they hold up later stores and not later loads.
 
+pub(crate) mod profile;
 pub(crate) mod write_combining;
 
 use crate::config::Machine;
 use crate::engine::counters::{Reason, Stalls};
 use crate::{Cycle, LineId};
+use profile::{EntrySites, Profile};
 use seawall_memory::Addr;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -100,6 +102,8 @@ pub(crate) struct StoreBuffer {
     places: usize,
     /// Why the head cannot drain.
     pub(crate) reason: Option<Reason>,
+    /// Where in the program its entries are from, if that is asked for.
+    sites: Option<Box<EntrySites>>,
 }
 
 /// The lines that the filter distinguishes; a store buffer rarely has stores to more.
@@ -107,7 +111,13 @@ const FILTER: usize = 64;
 
 impl Default for StoreBuffer {
     fn default() -> StoreBuffer {
-        StoreBuffer { entries: VecDeque::new(), filter: [[0; 8]; FILTER], places: 0, reason: None }
+        StoreBuffer {
+            entries: VecDeque::new(),
+            filter: [[0; 8]; FILTER],
+            places: 0,
+            reason: None,
+            sites: None,
+        }
     }
 }
 
@@ -146,6 +156,9 @@ impl StoreBuffer {
         }
         self.places += usize::from(entry.kind.takes_place());
         self.entries.push_back(entry);
+        if let Some(sites) = &mut self.sites {
+            sites.push();
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Entry> {
@@ -154,6 +167,9 @@ impl StoreBuffer {
             *self.stores_to(entry.line, entry.word) -= 1;
         }
         self.places -= usize::from(entry.kind.takes_place());
+        if let Some(sites) = &mut self.sites {
+            sites.pop();
+        }
         Some(entry)
     }
 
@@ -237,6 +253,7 @@ struct Outstanding {
     number: u64,
     done: Cycle,
     reason: Reason,
+    site: u32,
 }
 
 /// One core.
@@ -257,18 +274,23 @@ pub(crate) struct Core {
     pub(crate) stalls: Stalls,
     /// The line of the last load, and the turn and cycle in which it was loaded.
     pub(crate) last_load: (LineId, u64, Cycle),
+    /// Where the program is; stays 0 if nobody says.
+    site: u32,
+    /// Where its cycles went, if that is asked for.
+    pub(crate) profile: Option<Box<Profile>>,
     /// When the last load in program order so far completes: no younger instruction retires
     /// earlier.
     retire: Cycle,
     retire_reason: Reason,
+    retire_site: u32,
     issued: u32,
     number: u64,
     /// Outstanding loads that retire later than all loads before them.
     loads: VecDeque<Outstanding>,
     /// The clock and the instruction at which the first of them must be examined.
     retire_at: (Cycle, u64),
-    /// The arrival times of the lines that the core's loads have requested.
-    misses: Vec<(Cycle, Reason)>,
+    /// When the lines that loads have requested arrive, why so late, and whose loads they are.
+    misses: Vec<(Cycle, Reason, u32)>,
     /// What can be the address of an object in memory.
     pub(crate) addresses: Range<u64>,
     pointers: [(u64, Cycle); POINTERS],
@@ -298,8 +320,11 @@ impl Core {
             buffer: StoreBuffer::default(),
             stalls: Stalls::default(),
             last_load: (LineId::MAX, 0, 0),
+            site: 0,
+            profile: None,
             retire: 0,
             retire_reason: Reason::LoadLlc,
+            retire_site: 0,
             issued: 0,
             number: 0,
             loads: VecDeque::new(),
@@ -359,8 +384,8 @@ impl Core {
                     self.retire_at = (first.done, full);
                     return;
                 }
-                let (done, reason) = (first.done, first.reason);
-                self.stall_until(done, reason);
+                let (done, reason, site) = (first.done, first.reason, first.site);
+                self.stall_behind(site, done, reason);
             }
             self.loads.pop_front();
         }
@@ -370,8 +395,17 @@ impl Core {
     /// Moves the clock to `at`, if that is later, for `reason`.
     #[inline]
     pub(crate) fn stall_until(&mut self, at: Cycle, reason: Reason) {
+        self.stall_behind(self.site, at, reason);
+    }
+
+    /// As above, because of an instruction at `site`.
+    #[inline]
+    fn stall_behind(&mut self, site: u32, at: Cycle, reason: Reason) {
         if at > self.clock {
             self.stalls.add(reason, at - self.clock);
+            if let Some(profile) = &mut self.profile {
+                profile.charge(site, reason, at - self.clock);
+            }
             self.clock = at;
             self.issued = 0;
         }
@@ -383,18 +417,19 @@ impl Core {
         if self.misses.len() < self.mshrs {
             return;
         }
-        self.misses.retain(|(arrives, _)| *arrives > self.clock);
+        self.misses.retain(|(arrives, ..)| *arrives > self.clock);
         while self.misses.len() >= self.mshrs {
-            let first = self.misses.iter().min_by_key(|(arrives, _)| *arrives);
-            let (arrives, reason) = *first.expect("at least one");
-            self.stall_until(arrives, reason);
-            self.misses.retain(|(other, _)| *other > arrives);
+            let first = self.misses.iter().min_by_key(|(arrives, ..)| *arrives);
+            let (arrives, reason, site) = *first.expect("at least one");
+            self.stall_behind(site, arrives, reason);
+            self.misses.retain(|(other, ..)| *other > arrives);
         }
     }
 
     /// Records a load's request for a line, which arrives at `arrives`.
     pub(crate) fn missed(&mut self, arrives: Cycle, reason: Reason) {
-        self.misses.push((arrives, reason));
+        self.misses.push((arrives, reason, self.site));
+        self.count_miss(reason);
     }
 
     /// When an access to `at` can start: now, or when the load that returned its address completes.
@@ -421,11 +456,13 @@ impl Core {
         if done > self.retire {
             self.retire = done;
             self.retire_reason = reason;
+            self.retire_site = self.site;
             if long {
                 if self.loads.is_empty() {
                     self.retire_at = (done, self.number + self.rob);
                 }
-                self.loads.push_back(Outstanding { number: self.number, done, reason });
+                let (number, site) = (self.number, self.site);
+                self.loads.push_back(Outstanding { number, done, reason, site });
             }
         }
     }
@@ -438,17 +475,21 @@ impl Core {
 
     /// Waits until all loads so far are complete.
     pub(crate) fn wait_for_loads(&mut self) {
-        self.stall_until(self.retire, self.retire_reason);
+        self.stall_behind(self.retire_site, self.retire, self.retire_reason);
         self.loads.clear();
         self.retire_at = NEVER;
         self.misses.clear();
     }
 
-    /// Charges the time since the last call, up to `now`, to `reason`.
+    /// Charges the time since the last call, up to `now`, to `reason`; the program still waits.
     #[inline]
     pub(crate) fn account(&mut self, now: Cycle, reason: Reason) {
         if now > self.since {
             self.stalls.add(reason, now - self.since);
+            let site = self.held_by();
+            if let Some(profile) = &mut self.profile {
+                profile.charge(site, reason, now - self.since);
+            }
             self.since = now;
         }
     }

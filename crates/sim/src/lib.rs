@@ -45,6 +45,7 @@ mod seam;
 mod simulation;
 pub mod validation;
 
+pub use crate::core::profile::SiteTime;
 pub use config::{
     CoreConfig, DeviceConfig, DimmConfig, L1Config, L2Config, LlcConfig, MACHINES, Machine,
     MachineError, MemoryConfig, MeshConfig, PrefetchConfig,

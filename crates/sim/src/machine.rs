@@ -5,9 +5,8 @@
 //! drains in turns of its own. So the order of everything that one core can see of another is
 //! exact.
 
-use crate::core::Waiter;
 use crate::core::write_combining::Origin;
-use crate::core::{Kind, Waits};
+use crate::core::{Core, Kind, Waiter, Waits};
 use crate::design::Design;
 use crate::engine::counters::Reason;
 use crate::engine::event_queue::Turn;
@@ -59,6 +58,7 @@ pub(crate) struct System<D: Design> {
     failure: Option<SimError>,
     programs: usize,
     running: usize,
+    has_profile: bool,
     stop: Arc<AtomicBool>,
     cycles_max: Cycle,
 }
@@ -101,6 +101,9 @@ pub(crate) fn run<D: Design + 'static>(
     let drops_evictions = D::DROPS_EVICTIONS;
     let persistence = Persistence { program_lines, pm_lines, grows, adr, drops_evictions };
     let mut hw = Hw::new(&setup.machine, cells, persistence);
+    if setup.has_profile {
+        hw.cores.iter_mut().for_each(Core::start_profile);
+    }
     let programs = setup.programs.len();
     if setup.warm {
         let cores: Vec<usize> = (0..programs.max(1)).collect();
@@ -118,6 +121,7 @@ pub(crate) fn run<D: Design + 'static>(
         failure: None,
         programs,
         running: programs,
+        has_profile: setup.has_profile,
         stop: setup.stop,
         cycles_max: setup.cycles_max,
         hw,
@@ -282,6 +286,7 @@ impl<D: Design> System<D> {
             let before = state.buffer.reason.unwrap_or(Reason::StoreBuffer);
             state.account(now, before);
         }
+        state.count_head(reason);
         state.buffer.reason = Some(reason);
     }
 

@@ -1,6 +1,7 @@
 //! The input of a run, its observer, and its outcome.
 
 use crate::config::Machine;
+use crate::core::profile::SiteTime;
 use crate::engine::counters::{Counters, Stalls};
 use crate::{Cycle, SimMemory};
 use std::cell::RefCell;
@@ -186,6 +187,7 @@ pub(crate) struct Setup {
     pub(crate) machine: Machine,
     pub(crate) contents: Contents,
     pub(crate) warm: bool,
+    pub(crate) has_profile: bool,
     pub(crate) programs: Vec<Program>,
     pub(crate) observer: Rc<RefCell<dyn Observer>>,
     pub(crate) stop: Arc<AtomicBool>,
@@ -203,6 +205,8 @@ pub struct Measured {
     pub stalls: Vec<Stalls>,
     /// The counters.
     pub counters: Counters,
+    /// For each program, its sites by number, if there is a profile.
+    pub(crate) sites: Vec<Vec<SiteTime>>,
 }
 
 /// The result of a run.
@@ -219,6 +223,10 @@ pub struct RunOutcome {
     pub stalls: Vec<Stalls>,
     /// The counters of the run.
     pub counters: Counters,
+    /// Of each program, its [sites](SimMemory::set_site) by number, with cycles that add up to
+    /// `cycles`; 0 is what was at no site, idle time included. Empty without a
+    /// [profile](crate::Simulation::with_profile).
+    pub sites: Vec<Vec<SiteTime>>,
     /// The persistent bytes at rest: with every dirty line written back.
     pub pm: Vec<u8>,
 }

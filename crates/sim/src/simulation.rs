@@ -23,6 +23,7 @@ pub struct Simulation<'a> {
     design: Hardware<'a>,
     contents: Contents,
     warm: bool,
+    has_profile: bool,
     observer: Rc<RefCell<dyn Observer>>,
     stop: Arc<AtomicBool>,
     cycles_max: Cycle,
@@ -65,6 +66,7 @@ impl<'a> Simulation<'a> {
             design,
             contents,
             warm: true,
+            has_profile: false,
             observer: Rc::new(RefCell::new(Nobody)),
             stop: Arc::default(),
             cycles_max: Cycle::MAX,
@@ -76,6 +78,13 @@ impl<'a> Simulation<'a> {
     #[must_use]
     pub fn cold(mut self) -> Self {
         self.warm = false;
+        self
+    }
+
+    /// Tells apart the [sites](crate::SimMemory::set_site) of the programs. Changes nothing else.
+    #[must_use]
+    pub fn with_profile(mut self) -> Self {
+        self.has_profile = true;
         self
     }
 
@@ -127,6 +136,7 @@ impl<'a> Simulation<'a> {
             machine: self.machine.clone(),
             contents: self.contents,
             warm: self.warm,
+            has_profile: self.has_profile,
             programs,
             observer: self.observer,
             stop: self.stop,

@@ -27,12 +27,14 @@ mod command;
 mod native;
 mod output;
 mod plot;
+mod profile;
 mod record;
 pub(super) mod sites;
 mod table;
 
 pub(super) use command::{POOL, ProgramCommand, check_entry};
 pub(super) use native::prepare;
+pub use profile::ProfileRecord;
 pub use record::ProgramRecord;
 
 /// Seconds that a run of a program may take by default.
@@ -114,6 +116,12 @@ pub struct ProgramOptions {
     /// Show what it prints, natively and under each design
     #[arg(long, requires = "command")]
     pub show_output: bool,
+    /// Show which lines of it the time goes to under each design, and why
+    #[arg(long, requires = "command")]
+    pub profile: bool,
+    /// Write that to this file, for viewers of flame graphs: `design;function;line;reason cycles`
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub profile_folded: Option<PathBuf>,
     /// Stop a run of it after so many seconds [default: 3600]
     #[arg(long = "program-seconds", value_name = "N", requires = "command")]
     pub seconds: Option<u64>,
@@ -235,6 +243,7 @@ pub struct ProgramPlan {
     input: Option<PathBuf>,
     no_native: bool,
     show_output: bool,
+    has_profile: bool,
     seconds: u64,
     machine_name: String,
     baseline: String,
@@ -260,6 +269,8 @@ pub(crate) struct ProgramCell {
     printed: Option<String>,
     /// Stores to persistent memory that were not seen, with the places that found them.
     unseen: Vec<String>,
+    /// Where its cycles went, if that was asked for.
+    profile: Option<profile::Profile>,
 }
 
 /// The cells of a plan.
@@ -367,6 +378,7 @@ impl Experiment for ProgramExperiment {
             input: options.input.clone(),
             no_native: options.no_native,
             show_output: options.show_output,
+            has_profile: options.profile || options.profile_folded.is_some(),
             seconds,
             machine_name: self.machine.clone(),
             baseline,
@@ -382,6 +394,7 @@ impl Experiment for ProgramExperiment {
             .reads("--machine", &self.machine)
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
+            .results(Form::Folded, &self.options.profile_folded)
     }
 
     fn run(
@@ -415,6 +428,10 @@ impl Report for Programs {
 
     fn json(&self) -> String {
         json_lines(self.records())
+    }
+
+    fn folded(&self) -> String {
+        Programs::folded(self)
     }
 
     fn plots(&self) -> Result<Vec<Svg>, ReportError> {

@@ -111,6 +111,7 @@ impl Form {
             Form::Plot => "--plot",
             Form::Html => "--html",
             Form::Plots => "--plots",
+            Form::Folded => "--profile-folded",
         }
     }
 }
@@ -153,6 +154,8 @@ pub enum Form {
     Html,
     /// A folder of plots.
     Plots,
+    /// Stacks, each with a number, a line each.
+    Folded,
 }
 
 /// The files of a command.

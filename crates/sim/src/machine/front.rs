@@ -143,6 +143,9 @@ impl<D: Design> System<D> {
 
     pub(super) fn wait(&mut self, core: usize, waits: Waits) -> Pause {
         let state = &mut self.hw.cores[core];
+        if let Waits::Access(reason) = waits {
+            state.count_conflict(reason);
+        }
         state.waits = waits;
         state.since = state.clock;
         Pause

@@ -225,6 +225,10 @@ impl<D: Design> HostPort for System<D> {
         self.attempt_warm(core).is_ok()
     }
 
+    fn set_site(&mut self, core: usize, site: u32) {
+        self.hw.cores[core].set_site(site);
+    }
+
     fn measured(&mut self, core: usize) -> Option<Measured> {
         self.attempt_measure(core).ok()
     }

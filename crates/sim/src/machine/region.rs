@@ -4,7 +4,7 @@ use super::System;
 use super::front::Pause;
 use super::to_bytes;
 use crate::Cycle;
-use crate::core::Waits;
+use crate::core::{Waits, profile};
 use crate::design::Design;
 use crate::engine::counters::{Reason, Stalls};
 use crate::run::{Measured, RunOutcome};
@@ -20,7 +20,12 @@ impl<D: Design> System<D> {
     /// What has happened up to cycle `at`.
     fn measured_by(&self, at: Cycle) -> Measured {
         let stalls = (0..self.programs).map(|core| self.stalls_by(core, at)).collect();
-        Measured { cycles: at, stalls, counters: self.hw.all_counters() }
+        let sites = (0..self.programs).map(|core| {
+            let waits = !matches!(self.hw.cores[core].waits, Waits::Nothing | Waits::Done);
+            self.hw.cores[core].sites_by(at, waits.then(|| self.waits_for(core)))
+        });
+        let sites = if self.has_profile { sites.collect() } else { Vec::new() };
+        Measured { cycles: at, stalls, counters: self.hw.all_counters(), sites }
     }
 
     /// The stalled cycles of `core` up to cycle `at`, those of a wait that goes on included.
@@ -59,24 +64,35 @@ impl<D: Design> System<D> {
         let to = self.region.to.clone().unwrap_or_else(|| self.measured_by(last));
         let cycles = to.cycles - from.cycles;
         let finished = cores.iter().map(|core| core.clock.clamp(from.cycles, to.cycles));
+        let has_region = self.region.to.is_some() || self.region.from.is_some();
         let stalls = to.stalls.iter().enumerate().map(|(core, stalls)| {
             let mut stalls = match from.stalls.get(core) {
                 Some(before) => stalls.since(before),
                 None => *stalls,
             };
             // A core may have run ahead of the one that marked the end.
-            if self.region.to.is_some() || self.region.from.is_some() {
+            if has_region {
                 stalls.trim(cycles);
             }
             stalls
         });
+        let stalls: Vec<Stalls> = stalls.collect();
+        let sites = to.sites.iter().zip(&stalls).enumerate().map(|(core, (sites, stalls))| {
+            let mut sites = profile::between(from.sites.get(core), sites);
+            if has_region {
+                profile::fit(&mut sites, stalls, cycles);
+            }
+            sites
+        });
+        let sites = sites.collect();
         let mut pm = to_bytes(&self.hw.newest());
         pm.truncate(pm_bytes.unwrap_or(pm.len()));
         RunOutcome {
             cycles,
             finished: finished.map(|at| at - from.cycles).collect(),
-            stalls: stalls.collect(),
+            stalls,
             counters: to.counters.since(&from.counters),
+            sites,
             pm,
         }
     }

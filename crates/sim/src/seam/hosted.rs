@@ -26,6 +26,7 @@ pub(crate) trait HostPort {
     fn unpark(&mut self, core: usize, other: usize) -> bool;
     fn end(&mut self, core: usize) -> bool;
     fn warm(&mut self, core: usize) -> bool;
+    fn set_site(&mut self, core: usize, site: u32);
     fn measured(&mut self, core: usize) -> Option<Measured>;
     fn mark_region(&mut self, core: usize, begins: bool) -> bool;
     fn is_pending(&self, core: usize, at: Addr) -> bool;
@@ -187,6 +188,14 @@ impl SimMemory<'_> {
     /// that have run. Lines that are in caches stay there.
     pub fn warm(&self) {
         self.until(|machine| machine.warm(self.core).then_some(()));
+    }
+
+    /// The program goes on at this site of its code; 0 is none. Takes no simulated time.
+    ///
+    /// With a [profile](crate::Simulation::with_profile), cycles count for the site of the
+    /// instruction that holds the core up, or that issues.
+    pub fn set_site(&self, site: u32) {
+        self.machine.borrow_mut().set_site(self.core, site);
     }
 
     /// What has happened up to now, by this core's clock.

@@ -3,7 +3,7 @@
 use super::command::{POOL, check_entry};
 use super::native::{self, Native, unreadable};
 use super::output::Output;
-use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, sites};
+use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, profile, sites};
 use crate::LabError;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -83,6 +83,7 @@ impl Bench {
             let said = native::last_words(&self.folder.path().join(name("run")));
             format!("it returned {} and not {}{said}", ran.exit_code, native.exit_code)
         });
+        let profile = ran.profile.as_deref().map(profile::by_line);
         let unseen = sites::name(&self.image, &ran.unseen_stores);
         let is_much = ran.unseen > ran.stored[1] / UNSEEN_SHARE;
         if crashed.is_some() && plan.persistent != Persistent::All && is_much {
@@ -91,7 +92,7 @@ impl Bench {
             return Err(LabError::Unseen { program, words, places });
         }
         let design = point.design.clone();
-        Ok(ProgramCell { design, ran, crashed, wrong, differs, printed, unseen })
+        Ok(ProgramCell { design, ran, crashed, wrong, differs, printed, unseen, profile })
     }
 
     fn judge(&self, plan: &ProgramPlan, point: &ProgramPoint) -> Judge {
@@ -125,6 +126,7 @@ impl Bench {
         stop: &AtomicBool,
     ) -> Result<Ran, LabError> {
         let folder = self.folder(name)?;
+        let has_profile = plan.has_profile && judge == Judge::Nobody;
         let request = Request {
             start: Start {
                 image: self.image.clone(),
@@ -140,6 +142,7 @@ impl Bench {
             judge,
             folder,
             cycles_max: Cycle::MAX,
+            has_profile,
         };
         let run = Run {
             request,

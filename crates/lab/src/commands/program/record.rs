@@ -2,6 +2,7 @@
 //!
 //! A record holds no time of day and nothing of the host, so the same run writes the same bytes.
 
+use super::profile::ProfileRecord;
 use super::{Judged, ProgramCell, Programs};
 use crate::commands::kernels::{counters_of, parameters_of};
 use seawall_program::{Fences, From, Persistent};
@@ -71,6 +72,9 @@ pub struct ProgramRecord {
     pub seed: u64,
     /// What is wrong with the result, and cycle and message of each broken crash.
     pub failures: Vec<Value>,
+    /// The places with the most cycles, 100 at most, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Vec<ProfileRecord>>,
     /// The command that repeats the cell.
     pub command: String,
     /// True if the run was stopped before all cells were done.
@@ -161,6 +165,7 @@ impl Programs {
             parameters: parameters_of(&cell.design),
             seed: plan.seed,
             failures: wrong.chain(broken).collect(),
+            profile: cell.profile_records(),
             command: self.command(cell),
             partial: self.is_partial,
             version: env!("CARGO_PKG_VERSION"),

@@ -11,6 +11,9 @@ const SUPPORT: &str = seawall_cc::SUPPORT_FOLDER;
 /// In the paths of the headers with the compiler's intrinsic functions.
 const OF_COMPILER: &str = "/lib/gcc/";
 
+/// Addresses that one command is asked for.
+const AT_ONCE: usize = 4096;
+
 /// Each store with the function and line of the instruction that found it.
 pub(super) fn name(image: &Path, stores: &[UnseenStore]) -> Vec<String> {
     let found: Vec<u64> = stores.iter().map(|store| store.found_at).collect();
@@ -51,12 +54,20 @@ pub(crate) fn source_lines(image: &Path, addresses: &[u64]) -> Vec<SourceLine> {
 }
 
 /// A function, and a line of a file.
-struct Line {
-    function: String,
+pub(super) struct Line {
+    pub(super) function: String,
+    /// The function that it is inlined in, or itself.
+    pub(super) outermost: String,
     line: String,
 }
 
 impl Line {
+    /// The file without its folders, and the line; 0 if it is not known.
+    pub(super) fn file_and_line(&self) -> (String, u32) {
+        let (file, line) = self.line.rsplit_once(':').unwrap_or((&self.line, "0"));
+        (file.rsplit('/').next().unwrap_or(file).to_owned(), line.parse().unwrap_or(0))
+    }
+
     fn is_support(&self) -> bool {
         self.line.contains(SUPPORT)
     }
@@ -70,12 +81,15 @@ impl std::fmt::Display for Line {
 }
 
 /// The line of each address in the image.
-fn lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
-    let text = |at: &u64| Line { function: format!("{at:#x}"), line: "??:0".into() };
+pub(super) fn lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
+    addresses.chunks(AT_ONCE).flat_map(|some| few_lines(image, some)).collect()
+}
+
+/// Those of as many addresses as a command may have words.
+fn few_lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
+    let name = |at: &u64| format!("{at:#x}");
+    let text = |at: &u64| Line { function: name(at), outermost: name(at), line: "??:0".into() };
     let plain = || addresses.iter().map(text).collect();
-    if addresses.is_empty() {
-        return Vec::new();
-    }
     let mut command = Command::new("addr2line");
     command.args(["-a", "-f", "-i", "-C", "-e"]).arg(image);
     // A call returns behind the access that it was made for.
@@ -95,5 +109,6 @@ fn innermost(functions: &[&str]) -> Option<Line> {
     let pairs = || functions.chunks_exact(2);
     let pair = pairs().find(is_own).or(pairs().next())?;
     let line = pair[1].split(" (").next().unwrap_or(pair[1]).to_owned();
-    Some(Line { function: pair[0].to_owned(), line })
+    let outermost = pairs().last()?[0].to_owned();
+    Some(Line { function: pair[0].to_owned(), outermost, line })
 }

@@ -53,6 +53,7 @@ impl Programs {
         }
         text += &self.unseen_text();
         text += &self.difference_text();
+        text += &self.profile_text();
         text += &self.broken_text();
         text + &self.output_text()
     }

@@ -73,6 +73,7 @@ impl Kernel {
             judge: Judge::Nobody,
             folder: workshop.new_folder()?,
             cycles_max: Cycle::MAX,
+            has_profile: false,
         };
         let run = Run { request, server: workshop.server(), input: None, seconds: SECONDS };
         let ran = seawall_program::run(&run, stop)?;
