@@ -1,7 +1,7 @@
 //! The names of source files, as an assembler for tables of version 4 understands them.
 //!
-//! LLVM, and so rustc, gives folder and name of a file as two strings, which binutils takes in tables
-//! of version 5 alone; and of those addr2line takes the first file for the second one.
+//! LLVM, and so rustc, gives folder and name of a file as two strings, which binutils takes in
+//! tables of version 5 alone; and of those addr2line takes the first file for the second one.
 
 use super::emit::Edit;
 use super::scan::Statement;
