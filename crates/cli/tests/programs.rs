@@ -13,6 +13,8 @@ mod entry;
 mod features;
 #[path = "programs/output.rs"]
 mod output;
+#[path = "programs/profile.rs"]
+mod profile;
 #[path = "programs/racy.rs"]
 mod racy;
 #[path = "programs/twins.rs"]

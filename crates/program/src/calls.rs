@@ -1,6 +1,6 @@
 //! The functions that the support library calls, in the order of `support/page.h`.
 
-use crate::events::{self, settle};
+use crate::events::{self, charge, finish, settle};
 use crate::failure::{self, refuse};
 use crate::lifecycle;
 use crate::pages::pages;
@@ -47,9 +47,12 @@ fn simulated() -> Option<&'static Thread> {
     if !runtime.is_on.get() || thread.in_host.get() > 0 {
         return None;
     }
-    settle(thread, stack());
-    if let Some(profile) = runtime.profile.get() {
-        profile.at_call(thread, stack());
+    match runtime.profile.get() {
+        None => settle(thread, stack()),
+        Some(profile) => {
+            finish(thread, stack());
+            profile.call(thread, stack(), || charge(thread, stack()));
+        }
     }
     Some(thread)
 }

@@ -53,7 +53,9 @@ pub(crate) unsafe fn run(number: usize, machine: &dyn Machine, main: impl FnOnce
         });
     }
     loop {
-        thread.machine().set_site(0);
+        if let Some(profile) = runtime().profile.get() {
+            profile.leave(thread);
+        }
         thread.through(|machine| machine.park());
         let Some((start, argument)) = thread.start.take() else { return };
         on_stack(thread, top, &mut || {
