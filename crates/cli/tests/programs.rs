@@ -15,6 +15,8 @@ mod features;
 mod findings;
 #[path = "programs/output.rs"]
 mod output;
+#[path = "programs/profile.rs"]
+mod profile;
 #[path = "programs/racy.rs"]
 mod racy;
 #[path = "programs/twins.rs"]

@@ -1,6 +1,6 @@
 //! The functions that the support library calls, in the order of `support/page.h`.
 
-use crate::events::{self, settle};
+use crate::events::{self, charge, finish, settle};
 use crate::failure::{self, refuse};
 use crate::lifecycle;
 use crate::pages::pages;
@@ -47,11 +47,14 @@ fn simulated() -> Option<&'static Thread> {
     if !runtime.is_on.get() || thread.in_host.get() > 0 {
         return None;
     }
-    settle(thread, stack());
-    thread.comes_to(thread.site.get());
-    if let Some(profile) = runtime.profile.get() {
-        profile.at_call(thread, stack());
+    match runtime.profile.get() {
+        None => settle(thread, stack()),
+        Some(profile) => {
+            finish(thread, stack());
+            profile.call(thread, stack(), || charge(thread, stack()));
+        }
     }
+    thread.comes_to(thread.site.get());
     Some(thread)
 }
 

@@ -59,11 +59,14 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     }
     let stack = std::ptr::from_ref(registers) as u64 + size_of::<Registers>() as u64;
     // What the last instruction began is finished as that one's.
-    settle(thread, stack);
-    thread.comes_to(registers.back);
-    if let Some(profile) = runtime.profile.get() {
-        profile.at(thread, registers.back, stack);
+    match runtime.profile.get() {
+        None => settle(thread, stack),
+        Some(profile) => {
+            finish(thread, stack);
+            profile.reach(thread, registers.back, stack, || charge(thread, stack));
+        }
     }
+    thread.comes_to(registers.back);
     match kind {
         LOAD => load(thread, at, bytes),
         STORE => thread.pending.set(Some(Pending::new(at, bytes))),
@@ -124,6 +127,13 @@ fn masked(thread: &Thread, kind: u16, at: u64, length: u16) {
 /// Finishes what the thread's last instruction began, and charges what it has done since.
 #[inline]
 pub(crate) fn settle(thread: &Thread, stack: u64) {
+    finish(thread, stack);
+    charge(thread, stack);
+}
+
+/// Finishes what the thread's last instruction began.
+#[inline]
+pub(crate) fn finish(thread: &Thread, stack: u64) {
     thread.stack.set(stack);
     if let Some(pending) = thread.pending.take() {
         finish_store(thread, pending);
@@ -132,12 +142,11 @@ pub(crate) fn settle(thread: &Thread, stack: u64) {
     } else {
         values::restore(thread, 0, 0);
     }
-    charge(thread, stack);
 }
 
 /// The instructions and the accesses to frames that the program has counted.
 #[inline]
-fn charge(thread: &Thread, stack: u64) {
+pub(crate) fn charge(thread: &Thread, stack: u64) {
     let (instructions, loads, stores) =
         (take(abi::INSTRUCTIONS), take(abi::STACK_LOADS), take(abi::STACK_STORES));
     let total = &runtime().instructions;

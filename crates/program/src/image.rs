@@ -169,6 +169,31 @@ impl ProgramCode {
         None
     }
 
+    /// Where the program has called the code of the support library that has `at`, by the stack
+    /// from `stack` on.
+    pub(crate) fn caller_of(&self, at: u64, stack: u64) -> Option<u64> {
+        if !self.is_support(at) {
+            return None;
+        }
+        let last = stacks::end_of(stack).min(stack + 8 * LOOKED_AT);
+        // SAFETY: the words are on the stack of the thread, below its end.
+        let word = |at: u64| unsafe { std::ptr::read(at as *const u64) };
+        let mut words = (stack & !7..last).step_by(8).map(word);
+        words.find(|word| !self.is_support(*word) && self.is_behind_call(*word))
+    }
+
+    /// Whether the instruction before `at` can be a call, which addresses of functions that are
+    /// kept on a stack are not behind.
+    fn is_behind_call(&self, at: u64) -> bool {
+        if !self.is_own(at) || !self.is_own(at.wrapping_sub(7)) {
+            return false;
+        }
+        // SAFETY: the bytes are code of the program.
+        let bytes = unsafe { std::slice::from_raw_parts((at - 7) as *const u8, 7) };
+        let is_indirect = |n: usize| bytes[7 - n] == 0xff && bytes[8 - n] & 0x38 == 0x10;
+        bytes[2] == 0xe8 || [2, 3, 6, 7].into_iter().any(is_indirect)
+    }
+
     /// The function of the support library that the instruction before `back` calls, as a return
     /// address in its first byte.
     pub(crate) fn called_before(&self, back: u64) -> Option<u64> {

@@ -39,7 +39,7 @@ mod watch;
 pub use explore::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
 pub use process::{check, serve};
 pub use request::{
-    Answer, BrokenCrash, CrashAfter, Fences, From, Instruction, Judge, Persistent, Place,
+    Answer, BrokenCrash, CodeAddress, CrashAfter, Fences, From, Judge, Persistent, Place,
     PlaceTime, Ran, Request, Start, UnseenStore,
 };
 pub use spawn::{ProgramError, Run, run};

@@ -14,7 +14,9 @@ pub(crate) fn exit(code: c_int) -> ! {
     if runtime.is_on.get() {
         thread.in_host.set(0);
         events::settle(thread, thread.stack.get());
-        thread.machine().set_site(0);
+        if let Some(profile) = runtime.profile.get() {
+            profile.leave(thread);
+        }
         sweep::sweep(thread);
     } else {
         let what = "starts no thread, so that nothing was measured; measure all: --from start";

@@ -166,7 +166,7 @@ pub struct UnseenStore {
 
 /// An instruction of the program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Instruction {
+pub struct CodeAddress {
     /// The file of the image, or of a library that comes with it.
     pub module: PathBuf,
     /// Its address there, or that of the one behind it.
@@ -177,11 +177,11 @@ pub struct Instruction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceTime {
     /// Behind the access; `None` for what is at no place, as idle time is.
-    pub at: Option<Instruction>,
+    pub at: Option<CodeAddress>,
     /// Where the program has called the support library, if the place is in that.
-    pub caller: Option<Instruction>,
+    pub caller: Option<CodeAddress>,
     /// The function that it has called there, if that can be told.
-    pub called: Option<Instruction>,
+    pub called: Option<CodeAddress>,
     /// Cycles, by what they went to, and counts.
     pub time: SiteTime,
 }

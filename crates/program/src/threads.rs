@@ -54,7 +54,9 @@ pub(crate) unsafe fn run(number: usize, machine: &dyn Machine, main: impl FnOnce
     }
     let mut stack = None;
     loop {
-        thread.machine().set_site(0);
+        if let Some(profile) = runtime().profile.get() {
+            profile.leave(thread);
+        }
         thread.through(|machine| machine.park());
         let Some((start, argument)) = thread.start.take() else { return };
         let top = *stack.get_or_insert_with(|| must(stacks::stack(number)));

@@ -58,7 +58,6 @@ pub(crate) struct System<D: Design> {
     failure: Option<SimError>,
     programs: usize,
     running: usize,
-    has_profile: bool,
     stop: Arc<AtomicBool>,
     cycles_max: Cycle,
 }
@@ -94,10 +93,8 @@ pub(crate) fn run<D: Design + 'static>(
             vec![[0; 8]; (pm_lines + lines_of_pages(space.dram_bytes)) as usize]
         }
     };
-    let (grows, pm_bytes) = match &setup.contents {
-        Contents::Bytes { pm, .. } => (false, Some(pm.len())),
-        Contents::Host(_) => (true, None),
-    };
+    let pm_bytes = setup.contents.pm_bytes();
+    let grows = pm_bytes.is_none();
     let drops_evictions = D::DROPS_EVICTIONS;
     let persistence = Persistence { program_lines, pm_lines, grows, adr, drops_evictions };
     let mut hw = Hw::new(&setup.machine, cells, persistence);
@@ -121,7 +118,6 @@ pub(crate) fn run<D: Design + 'static>(
         failure: None,
         programs,
         running: programs,
-        has_profile: setup.has_profile,
         stop: setup.stop,
         cycles_max: setup.cycles_max,
         hw,

@@ -174,6 +174,14 @@ pub(crate) enum Contents {
 }
 
 impl Contents {
+    /// The persistent bytes, if they do not grow.
+    pub(crate) fn pm_bytes(&self) -> Option<usize> {
+        match self {
+            Contents::Bytes { pm, .. } => Some(pm.len()),
+            Contents::Host(_) => None,
+        }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Contents::Bytes { pm, dram } => (pm.len() + dram.len()) as u64,

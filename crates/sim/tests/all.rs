@@ -17,6 +17,7 @@ mod non_temporal;
 mod optane;
 mod persistency;
 mod persists;
+mod profile;
 mod programs;
 mod shapes;
 mod values;

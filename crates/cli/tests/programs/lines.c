@@ -23,14 +23,14 @@ static __attribute__((noinline)) void contend(long me, long times)
 {
     for (long n = 0; n < times; n++) {
         shared[me] = n; /* contends */
-        __builtin_ia32_clflush((const void *)&shared[me]);
+        __builtin_ia32_clflush((const void *)&shared[me]); /* flushes */
         __builtin_ia32_sfence();
     }
 }
 
-static __attribute__((noinline)) uint64_t chase(long times)
+static __attribute__((noinline)) uint64_t chase(long me, long times)
 {
-    struct node *at = chain;
+    struct node *at = &chain[me * (NODES / 3)];
     for (long n = 0; n < times; n++)
         at = at->next; /* misses */
     return (uint64_t)(at - chain);
@@ -54,7 +54,7 @@ static void *run(void *me)
     if (strcmp(what, "contend") == 0)
         contend((long)me, times);
     else if (strcmp(what, "chase") == 0)
-        return (void *)chase(times);
+        return (void *)chase((long)me, times);
     else
         hold(times);
     return NULL;

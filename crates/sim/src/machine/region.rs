@@ -24,7 +24,8 @@ impl<D: Design> System<D> {
             let waits = !matches!(self.hw.cores[core].waits, Waits::Nothing | Waits::Done);
             self.hw.cores[core].sites_by(at, waits.then(|| self.waits_for(core)))
         });
-        let sites = if self.has_profile { sites.collect() } else { Vec::new() };
+        let has_profile = self.hw.cores.iter().any(|core| core.profile.is_some());
+        let sites = if has_profile { sites.collect() } else { Vec::new() };
         Measured { cycles: at, stalls, counters: self.hw.all_counters(), sites }
     }
 

@@ -4,7 +4,7 @@ use super::sites::{self, Line};
 use super::{ProgramCell, Programs};
 use crate::engine::spent::short;
 use comfy_table::Table;
-use seawall_program::{Instruction, PlaceTime};
+use seawall_program::{CodeAddress, PlaceTime};
 use seawall_report::{plain_table, text_of};
 use seawall_sim::{Reason, SiteTime};
 use serde::Serialize;
@@ -17,16 +17,16 @@ use std::path::PathBuf;
 const SHOWN: usize = 10;
 /// Places of a record.
 const RECORDED: usize = 100;
-/// Reasons that are named, and the least share of the time that one must have.
+/// Reasons that are named, and the least share of the time of what is shown.
 const NAMED_MAX: usize = 2;
 const NAMED_SHARE_MIN: f64 = 0.005;
 /// Columns of a name.
-const FUNCTION_WIDTH: usize = 30;
-const LINE_WIDTH: usize = 20;
+const FUNCTION_WIDTH: usize = 25;
+const LINE_WIDTH: usize = 16;
 /// The design that others are held to.
 const WITHOUT_PERSISTENCE: &str = "volatile";
 
-/// What is at no line: the time before a thread's first access, and work at the end.
+/// What is at no line of the program: how threads begin and end.
 const NOWHERE: &str = "(none)";
 
 /// A line of the program, or a call there of a function that stands for the C library's.
@@ -69,7 +69,7 @@ pub(super) type Profile = Vec<(ProfilePlace, SiteTime)>;
 pub(super) fn by_line(places: &[PlaceTime]) -> Profile {
     let mut modules: BTreeMap<&PathBuf, Vec<u64>> = BTreeMap::new();
     let instructions = places.iter().flat_map(|place| [&place.at, &place.caller, &place.called]);
-    for Instruction { module, offset } in instructions.flatten() {
+    for CodeAddress { module, offset } in instructions.flatten() {
         modules.entry(module).or_default().push(*offset);
     }
     let mut lines: HashMap<(PathBuf, u64), Line> = HashMap::new();
@@ -79,13 +79,19 @@ pub(super) fn by_line(places: &[PlaceTime]) -> Profile {
         let found = sites::lines(module, &offsets);
         lines.extend(offsets.into_iter().map(|at| (module.clone(), at)).zip(found));
     }
-    let line = |at: &Instruction| &lines[&(at.module.clone(), at.offset)];
+    let line = |at: &CodeAddress| &lines[&(at.module.clone(), at.offset)];
     let place = |place: &PlaceTime| {
         let own = place.caller.as_ref().or(place.at.as_ref());
         let Some(own) = own.map(line) else {
             let (function, file) = (NOWHERE.into(), String::new());
             return ProfilePlace { function, call: None, file, line: 0 };
         };
+        // Nothing of the program has called it: a thread begins or ends.
+        if place.caller.is_none() && own.is_support() {
+            let (file, number) = own.file_and_line();
+            let call = Some(own.outermost.clone());
+            return ProfilePlace { function: NOWHERE.into(), call, file, line: number };
+        }
         let library = place.called.as_ref().or(place.at.as_ref());
         let call = place.caller.as_ref().and(library).map(|at| line(at).outermost.clone());
         let (file, number) = own.file_and_line();
@@ -102,7 +108,7 @@ fn sorted<K: Ord + Clone>(parts: impl Iterator<Item = (K, SiteTime)>) -> Vec<(K,
         all.entry(key).or_default().add(&time);
     }
     let mut all: Vec<_> = all.into_iter().filter(|(_, time)| time.cycles() > 0).collect();
-    all.sort_by(|(_, one), (_, other)| other.cycles().cmp(&one.cycles()));
+    all.sort_by_key(|(_, time)| std::cmp::Reverse(time.cycles()));
     all
 }
 
@@ -148,7 +154,10 @@ impl ProfilePlace {
 
     /// Whose time it is: what is called, or the function itself.
     fn function(&self) -> &str {
-        self.call.as_deref().unwrap_or(&self.function)
+        match &self.call {
+            Some(call) if self.function != NOWHERE => call,
+            _ => &self.function,
+        }
     }
 }
 
@@ -218,7 +227,7 @@ impl Programs {
                  access is that a\nthread waits for; sum: with the rows above; misses: lines that \
                  loads got from memory;\nconfl.: accesses that waited for an epoch that was not \
                  durable\n";
-        if before.is_some() {
+        if before.is_some() && self.cells.len() > 1 {
             text += "more: millions of cycles more than under volatile\n";
         }
         text
@@ -244,10 +253,16 @@ impl Programs {
     }
 }
 
+/// The rows that a table has.
+fn shown<K>(all: &[(K, SiteTime)], whole: u64) -> impl Iterator<Item = &(K, SiteTime)> {
+    let has_share = move |time: &SiteTime| time.cycles() as f64 >= NAMED_SHARE_MIN * whole as f64;
+    all.iter().take(SHOWN).filter(move |(_, time)| has_share(time))
+}
+
 fn lines(profile: &Profile, before: Option<&Profile>) -> Table {
     let mut table = table(&["function", "line"], before.is_some());
     let mut rows = Rows { table: &mut table, whole: whole(profile), so_far: 0 };
-    for (place, time) in profile.iter().take(SHOWN) {
+    for (place, time) in shown(profile, rows.whole) {
         let same = |before: &Profile| before.iter().find(|it| it.0 == *place).map(|it| it.1);
         let before = before.map(|before| same(before).map_or(0, |time| time.cycles()));
         rows.add(vec![place.what(), place.line()], time, before);
@@ -260,7 +275,7 @@ fn functions(profile: &Profile, before: Option<&Profile>) -> Table {
     let mut rows = Rows { table: &mut table, whole: whole(profile), so_far: 0 };
     let before: Option<HashMap<String, SiteTime>> =
         before.map(|before| by_function(before).into_iter().collect());
-    for (function, time) in by_function(profile).iter().take(SHOWN) {
+    for (function, time) in shown(&by_function(profile), rows.whole) {
         let same = |before: &HashMap<String, SiteTime>| before.get(function).map(SiteTime::cycles);
         let before = before.as_ref().map(|before| same(before).unwrap_or(0));
         rows.add(vec![fitting(function, FUNCTION_WIDTH)], time, before);

@@ -68,7 +68,7 @@ impl Line {
         (file.rsplit('/').next().unwrap_or(file).to_owned(), line.parse().unwrap_or(0))
     }
 
-    fn is_support(&self) -> bool {
+    pub(super) fn is_support(&self) -> bool {
         self.line.contains(SUPPORT)
     }
 }
