@@ -13,6 +13,9 @@
 /* Threads that try locks in turns can find each other's taken for ever, if all take the same time.
  * So each waits for a while of its own: at most this many instructions. */
 #define OUT_OF_STEP 4096
+/* A thread that gives a lock back and takes it again at once is before all that wait for its line.
+ * Who has tried so often tries once at a time of its own, whether the lock looks free or not. */
+#define STARVED 32
 
 static void get_out_of_step(uint64_t me)
 {
@@ -82,7 +85,7 @@ static int lock_again(struct mutex *m, bool tries)
 static int lock_until(struct mutex *m, uint64_t deadline)
 {
     uint64_t me = sw_thread_self() + 1;
-    while (!change(&m->owner, 0, me)) {
+    for (unsigned tries = 1; !change(&m->owner, 0, me); tries++) {
         uint64_t owner = look(&m->owner);
         if (owner == me) {
             int result = lock_again(m, false);
@@ -91,6 +94,8 @@ static int lock_until(struct mutex *m, uint64_t deadline)
         }
         if (owner != 0 && !wait_until(&m->owner, owner, deadline))
             return ETIMEDOUT;
+        if (tries % STARVED == 0)
+            get_out_of_step(me);
     }
     return 0;
 }

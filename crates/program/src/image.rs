@@ -227,7 +227,8 @@ impl ProgramCode {
 
     /// The address that the linker has put there.
     fn in_slot(&self, at: u64) -> Option<u64> {
-        let holds = |segment: &Segment| (segment.at..segment.at + segment.bytes).contains(&at);
+        let last = |segment: &Segment| segment.at + segment.bytes.saturating_sub(8);
+        let holds = |segment: &Segment| (segment.at..=last(segment)).contains(&at);
         // SAFETY: the word is in a segment of the program that is mapped.
         segments().iter().any(holds).then(|| unsafe { std::ptr::read(at as *const u64) })
     }
