@@ -125,9 +125,6 @@ impl Programs {
         if let Some(input) = &plan.input {
             command += &format!(" --input {}", input.display());
         }
-        if plan.has_profile {
-            command += " --profile";
-        }
         command
     }
 
