@@ -337,6 +337,33 @@ fn who_has_a_lock_that_others_try_goes_on() {
 
 /// All stores to the heap are seen, and what only a stack has is no store that was not.
 #[test]
+fn a_thread_that_waits_for_a_mutex_gets_it_from_those_that_take_it_again_at_once() {
+    if without_gcc("a_thread_that_waits_for_a_mutex_gets_it_from_those_that_take_it_again_at_once")
+    {
+        return;
+    }
+    let place = Place::new();
+    place.compile("starved.c");
+    let words = ["compare", "--program", "./starved", "--program-seconds", "60"];
+    place.run(0, &[&words[..], &["--designs", "volatile,bsp-lbpp"]].concat());
+}
+
+#[test]
+fn compare_holds_bulk_mode_to_the_recorded_run_if_all_memory_is_persistent() {
+    if without_gcc("compare_holds_bulk_mode_to_the_recorded_run_if_all_memory_is_persistent") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("stencil.c");
+    let words = ["compare", "--program", "./stencil -p4 -n24", "--pm", "all", "--crashes", "20"];
+    let crash = |design| [&words[..], &["--designs", design]].concat();
+    let table = place.run(0, &crash("bsp-lbpp:stores=200"));
+    assert!(table.contains("20 crashes, held to the recorded run: none broke"), "{table}");
+    let table = place.run(1, &crash("bsp-lbpp:stores=200:flaw='ignores-intra-conflicts'"));
+    assert!(table.contains("BROKEN"), "{table}");
+}
+
+#[test]
 fn containers_and_arrays_change_by_stores_that_are_seen() {
     if without_gcc("containers_and_arrays_change_by_stores_that_are_seen") {
         return;

@@ -125,26 +125,6 @@ impl ProgramCode {
         ProgramCode { own, support: range }
     }
 
-    /// The instruction at `at`; or the first one on the stack from `stack` on that is not of the
-    /// support library, if that one is.
-    pub(crate) fn own(&self, at: u64, stack: u64) -> u64 {
-        let is_in = |at: u64, range: &(u64, u64)| (range.0..range.1).contains(&at);
-        if !is_in(at, &self.support) {
-            return at;
-        }
-        let last = stacks::end_of(stack).min(stack + 8 * LOOKED_AT);
-        for word in (stack & !7..last).step_by(8) {
-            // SAFETY: the words are on the stack of the thread, below its end.
-            let caller = unsafe { std::ptr::read(word as *const u64) };
-            if !is_in(caller, &self.support) && self.own.iter().any(|code| is_in(caller, code)) {
-                return caller;
-            }
-        }
-        at
-    }
-}
-
-impl ProgramCode {
     fn is_own(&self, at: u64) -> bool {
         self.own.iter().any(|code| (code.0..code.1).contains(&at))
     }
@@ -153,20 +133,19 @@ impl ProgramCode {
         (self.support.0..self.support.1).contains(&at)
     }
 
+    /// The instruction at `at`; or where the program has called it, by the stack from `stack` on,
+    /// if it is of the support library.
+    pub(crate) fn own(&self, at: u64, stack: u64) -> u64 {
+        self.caller_of(at, stack).unwrap_or(at)
+    }
+
     /// The first address in code of the support library on the stack from `stack` on, and where it
     /// is there, if no other code of the program comes before.
     pub(crate) fn support_on(&self, stack: u64) -> Option<(u64, u64)> {
-        let last = stacks::end_of(stack).min(stack + 8 * LOOKED_AT);
-        for at in (stack & !7..last).step_by(8) {
-            // SAFETY: the words are on the stack of the thread, below its end.
-            let word = unsafe { std::ptr::read(at as *const u64) };
-            if self.is_support(word) {
-                return Some((word, at + 8));
-            } else if self.is_own(word) {
-                return None;
-            }
-        }
-        None
+        let mut code =
+            words_on(stack, stacks::end_of(stack)).filter(|(_, word)| self.is_own(*word));
+        let (at, word) = code.next()?;
+        self.is_support(word).then_some((word, at + 8))
     }
 
     /// Where the program has called the code of the support library that has `at`, by the stack
@@ -175,10 +154,7 @@ impl ProgramCode {
         if !self.is_support(at) {
             return None;
         }
-        let last = stacks::end_of(stack).min(stack + 8 * LOOKED_AT);
-        // SAFETY: the words are on the stack of the thread, below its end.
-        let word = |at: u64| unsafe { std::ptr::read(at as *const u64) };
-        let mut words = (stack & !7..last).step_by(8).map(word);
+        let mut words = words_on(stack, stacks::end_of(stack)).map(|(_, word)| word);
         words.find(|word| !self.is_support(*word) && self.is_behind_call(*word))
     }
 
@@ -234,6 +210,13 @@ impl ProgramCode {
     }
 }
 
+/// The words of the stack of a thread from `stack` on, each with where it is.
+fn words_on(stack: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let last = end.min(stack + 8 * LOOKED_AT);
+    // SAFETY: the words are on the stack of the thread, below its end.
+    (stack & !7..last).step_by(8).map(|at| (at, unsafe { std::ptr::read(at as *const u64) }))
+}
+
 /// How many words of a stack are looked at, and how many addresses are kept.
 const LOOKED_AT: u64 = 512;
 const CALLERS_MAX: usize = 8;
@@ -247,17 +230,8 @@ pub(crate) fn callers(at: u64, stack: u64, end: u64) -> Vec<u64> {
         let segment = segments.iter().filter(|segment| segment.is_code).find(holds)?;
         Some(at - segment.base)
     };
-    let mut found: Vec<u64> = code(at).into_iter().collect();
-    let last = end.min(stack + 8 * LOOKED_AT);
-    for word in (stack & !7..last).step_by(8) {
-        // SAFETY: the words are on the stack of the thread, below its end.
-        let value = unsafe { std::ptr::read(word as *const u64) };
-        found.extend(code(value));
-        if found.len() >= CALLERS_MAX {
-            break;
-        }
-    }
-    found
+    let on_stack = words_on(stack, end).filter_map(|(_, word)| code(word));
+    code(at).into_iter().chain(on_stack).take(CALLERS_MAX).collect()
 }
 
 /// The address of a symbol of the program.

@@ -1,5 +1,6 @@
 //! What functions of the C library cost that are not compiled with the program: those of
-//! mathematics, of random numbers and of text to numbers, of which a program may call millions.
+//! mathematics, of random numbers, of text to numbers, of characters and a few others, of which a
+//! program may call millions.
 //!
 //! A call counts as so many instructions. The numbers are means of single steps through glibc 2.36
 //! on a processor with fused multiplication and addition, over 64 arguments each: magnitudes from

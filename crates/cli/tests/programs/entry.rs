@@ -33,6 +33,12 @@ fn a_function_of_the_program_is_its_check() {
     assert!(said.contains("wants_a_seven() returned 1 on what the program leaves"), "{said}");
     let table = compare(&place, 1, &["--check-entry", "reads_nothing"]);
     assert!(table.contains("touched memory that it does not have"), "{table}");
+    let said = explore(&place, 2, &[]);
+    assert!(said.contains("--check <COMMAND>") && said.contains("--check-entry"), "{said}");
+    let said = explore(&place, 2, &["--check-entry", "--check", "true"]);
+    assert!(said.contains("cannot be used with"), "{said}");
+    let said = explore(&place, 2, &["--check-entry", "--check-input", "nothing"]);
+    assert!(said.contains("there is no file nothing to read"), "{said}");
     for missing in ["open_pool", "nothing"] {
         let named = ["--check-entry", missing];
         for said in [compare(&place, 2, &named), explore(&place, 2, &named)] {

@@ -11,7 +11,7 @@ use resume::Resume;
 use seawall_corpus::FastFair;
 use seawall_explore::{
     CrashPath, FailedRun, Finding, Model, Onlooker, ReplayError, Schedule, Scope, Search,
-    SearchOutcome, TurnsName, parse_replay, replay,
+    SearchOutcome, Silence, TurnsName, parse_replay, replay,
 };
 use seawall_report::{Experiment, Files, Form, Progress};
 use seawall_runtime::defrag::DefragOptions;
@@ -505,6 +505,9 @@ impl Explore<'_> {
         progress.end();
         let unnoted = watch.resume.map_or(Ok(None), Resume::finish)?;
         let unnoted = unnoted.filter(|_| !explored.is_complete() && explored.finding().is_none());
+        let is_of_outputs = |why: &Silence| matches!(why, Silence::NoOutput | Silence::NotAsked);
+        let silence = explored.silence.iter();
+        let silence = silence.filter(|why| target.promises_by_outputs() || !is_of_outputs(why));
         let seconds = start.elapsed().as_secs_f64();
         let models = explored.models.iter().map(|outcome| {
             let command = outcome.finding.as_ref().map(|finding| {
@@ -525,7 +528,7 @@ impl Explore<'_> {
             replayed: false,
             moved: moved.into_inner().flatten(),
             waste: explored.waste,
-            warnings: explored.silence.iter().map(|why| why.to_string()).chain(unnoted).collect(),
+            warnings: silence.map(|why| why.to_string()).chain(unnoted).collect(),
         })
     }
 

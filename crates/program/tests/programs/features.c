@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <immintrin.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -875,6 +876,27 @@ static void *use_key(void *thread)
     pthread_exit((void *)((uintptr_t)thread + 1));
 }
 
+static void *find_stack(void *unused)
+{
+    (void)unused;
+    pthread_attr_t attributes;
+    void *stack = NULL;
+    size_t bytes = 0;
+    CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0);
+    CHECK(pthread_attr_getstack(&attributes, &stack, &bytes) == 0);
+    CHECK((uintptr_t)&attributes - (uintptr_t)stack < bytes);
+    pthread_attr_destroy(&attributes);
+    return NULL;
+}
+
+static void bounds_of_stacks(void)
+{
+    pthread_t thread;
+    find_stack(NULL);
+    CHECK(pthread_create(&thread, NULL, find_stack, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void keys(void)
 {
     atomic_store(&destroyed, 0);
@@ -917,6 +939,8 @@ static void times(void)
     CHECK((b.tv_sec - a.tv_sec) * 1000000000 + b.tv_nsec - a.tv_nsec >= 1000000);
     CHECK(gettimeofday(&day, NULL) == 0 && time(NULL) >= 0 && clock() != (clock_t)-1);
     CHECK(gmtime_r(&moment, &parts) && parts.tm_year == 71 && parts.tm_yday == 0);
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    CHECK(poll(&output, 1, 0) == 1 && (output.revents & POLLNVAL) == 0);
     unsigned low, high;
     __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
     uint64_t first = (uint64_t)high << 32 | low;
@@ -976,6 +1000,7 @@ static const struct test {
     {"barriers", barriers},
     {"semaphores", semaphores},
     {"rwlocks", rwlocks},
+    {"bounds of stacks", bounds_of_stacks},
     {"keys", keys},
     {"detached", detached},
     {"times", times},

@@ -8,7 +8,7 @@ use crate::commands::program::{
     CHECK_ENTRY, FenceChoice, POOL, ProgramCommand, check_entry, prepare, sites,
 };
 use clap::Args;
-use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, Silence, SourceLine};
+use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
 use seawall_program::{ExploredProgram, From, Half, ProgramAndCheck, ProgramError, Start};
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -26,16 +26,16 @@ const SECONDS: u64 = 10;
 pub struct ExploreProgramOptions {
     /// Explore this command, of a program that `seawall cc` compiled; {pool} stands for a file of
     /// its own for each run
-    #[arg(long = "program", value_name = "COMMAND",
+    #[arg(long = "program", value_name = "COMMAND", requires = "judge",
           conflicts_with_all = ["workload", "threads", "ops", "entries", "search_percent", "mix",
                                 "defragment", "flaw", "fixed"])]
     pub command: Option<String>,
     /// Its recovery and check, of a program that `seawall cc` compiled: it ends with 0 if {pool} is
     /// sound
-    #[arg(long, value_name = "COMMAND", requires = "command")]
+    #[arg(long, value_name = "COMMAND", requires = "command", group = "judge")]
     pub check: Option<String>,
     /// A function of the program as its recovery and check instead, int NAME(const char *pool)
-    #[arg(long, value_name = "NAME", requires = "command", conflicts_with = "check",
+    #[arg(long, value_name = "NAME", requires = "command", group = "judge",
           num_args = 0..=1, default_missing_value = CHECK_ENTRY)]
     pub check_entry: Option<String>,
     /// Run this command first, natively and once: every run begins with the {pool} that it leaves
@@ -109,9 +109,6 @@ const ORDER_ALONE: &str = "fences ask for order alone, which under this model is
 
 fn with_hint(report: ExploreReport, options: &ExploreProgramOptions) -> ExploreReport {
     let mut report = report;
-    // What was promised is in the pool, where the check looks for it.
-    let of_outputs = [Silence::NoOutput, Silence::NotAsked].map(|why| why.to_string());
-    report.warnings.retain(|warning| !of_outputs.contains(warning));
     let is_weaker = |model: &ModelReport| {
         model.outcome.finding.is_some() && !model.outcome.model.order_is_durable()
     };
@@ -125,6 +122,15 @@ fn lab(error: LabError) -> ExploreError {
     ExploreError::Lab(error.to_string())
 }
 
+/// The file of an input, which must be there.
+fn readable(input: &Option<PathBuf>) -> Result<Option<PathBuf>, ExploreError> {
+    if let Some(path) = input.as_ref().filter(|path| !path.is_file()) {
+        return Err(ExploreError::Lab(format!("there is no file {} to read", path.display())));
+    }
+    let input = input.as_ref().map(std::path::absolute).transpose();
+    input.map_err(|error| lab(LabError::Folder { error }))
+}
+
 /// What is to be explored, with all files in `folder`.
 fn how(
     options: &ExploreProgramOptions,
@@ -133,44 +139,29 @@ fn how(
 ) -> Result<ProgramAndCheck, ExploreError> {
     let text = options.command.as_deref().unwrap_or_default();
     let program = ProgramCommand::parse("--program", text).map_err(lab)?;
-    let check =
-        match (&options.check, &options.check_entry) {
-            (Some(check), _) => Some(ProgramCommand::parse("--check", check).map_err(lab)?),
-            (None, Some(_)) => None,
-            (None, None) => return Err(lab(LabError::Option {
-                option: "--check",
-                value: String::new(),
-                valid:
-                    "a command that recovers and checks {pool}, or with --check-entry a function \
-                    of the program"
-                        .into(),
-            })),
-        };
     let seconds = options.program_seconds.unwrap_or(SECONDS);
     super::in_range("--program-seconds", seconds, 1, 100_000)?;
     let half = |command: &ProgramCommand, name: &str, input: &Option<PathBuf>| {
-        if let Some(path) = input.as_ref().filter(|path| !path.is_file()) {
-            return Err(ExploreError::Lab(format!("there is no file {} to read", path.display())));
-        }
-        let input = input.as_ref().map(std::path::absolute).transpose();
-        let input = input.map_err(|error| lab(LabError::Folder { error }))?;
         let embedded = seawall_cc::embedded(&command.path).map_err(LabError::from).map_err(lab)?;
         let folder = folder.join(name);
         let io = |error| lab(LabError::Folder { error });
         std::fs::create_dir_all(&folder).map_err(io)?;
         let image = embedded.write(&folder).map_err(io)?;
         let start = Start { image, entry: None, words: command.words.clone() };
-        Ok::<_, ExploreError>((Half { start, input }, embedded))
+        Ok::<_, ExploreError>((Half { start, input: readable(input)? }, embedded))
     };
     let (program, embedded) = half(&program, "program", &options.input)?;
-    let check = match (check, &options.check_entry) {
-        (Some(check), _) => half(&check, "recovery", &options.check_input)?.0,
-        (None, entry) => {
-            let entry = entry.as_deref().unwrap_or(CHECK_ENTRY);
+    let check = match (&options.check, &options.check_entry) {
+        (_, Some(entry)) => {
             check_entry(&embedded, entry).map_err(lab)?;
             let image = program.start.image.clone();
-            let start = Start { image, entry: Some(entry.into()), words: vec![POOL.into()] };
-            Half { start, input: None }
+            let start = Start { image, entry: Some(entry.clone()), words: vec![POOL.into()] };
+            Half { start, input: readable(&options.check_input)? }
+        }
+        (check, None) => {
+            let check = check.as_deref().unwrap_or_default();
+            let check = ProgramCommand::parse("--check", check).map_err(lab)?;
+            half(&check, "recovery", &options.check_input)?.0
         }
     };
     let before = folder.join("before");
@@ -270,6 +261,11 @@ impl Target for ProgramTarget {
 
     fn threads(&self) -> usize {
         self.explored.threads()
+    }
+
+    /// What was promised is in the pool, where the check looks for it.
+    fn promises_by_outputs(&self) -> bool {
+        false
     }
 
     fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError> {

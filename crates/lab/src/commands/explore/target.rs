@@ -39,6 +39,11 @@ pub(super) trait Target: Sync {
         false
     }
 
+    /// Whether what it promises are its outputs, so that a run without them is suspect.
+    fn promises_by_outputs(&self) -> bool {
+        true
+    }
+
     /// Runs the program once.
     fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError>;
 }

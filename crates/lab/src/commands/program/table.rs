@@ -126,7 +126,8 @@ impl Programs {
             let stores = cell.ran.stored[usize::from(self.plan.judged != Judged::Cuts)];
             let _ = writeln!(
                 text,
-                "fewer than --crashes {} under {}: the run has {stores} stores to crash after",
+                "fewer than --crashes {} under {}: the run has {stores} stores to crash after, and \
+                 crashes come before its end",
                 self.plan.crashes, cell.design.text,
             );
         }
