@@ -118,8 +118,9 @@ impl Thread {
     #[inline]
     pub(crate) fn comes_to(&self, site: u64) {
         self.site.set(site);
-        let locate = runtime().locate.get();
-        self.named.set(locate.map_or(site, |locate| locate(site, self.stack.get())));
+        if let Some(locate) = runtime().locate.get() {
+            self.named.set(locate(site, self.stack.get()));
+        }
     }
 
     /// Whether the program has ever run on it.

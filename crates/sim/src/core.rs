@@ -429,7 +429,9 @@ impl Core {
     /// Records a load's request for a line, which arrives at `arrives`.
     pub(crate) fn missed(&mut self, arrives: Cycle, reason: Reason) {
         self.misses.push((arrives, reason, self.site));
-        self.count_miss(reason);
+        if self.profile.is_some() {
+            self.count_miss(reason);
+        }
     }
 
     /// When an access to `at` can start: now, or when the load that returned its address completes.
@@ -486,9 +488,8 @@ impl Core {
     pub(crate) fn account(&mut self, now: Cycle, reason: Reason) {
         if now > self.since {
             self.stalls.add(reason, now - self.since);
-            let site = self.held_by();
-            if let Some(profile) = &mut self.profile {
-                profile.charge(site, reason, now - self.since);
+            if self.profile.is_some() {
+                self.charge_wait(now, reason);
             }
             self.since = now;
         }

@@ -282,7 +282,9 @@ impl<D: Design> System<D> {
             let before = state.buffer.reason.unwrap_or(Reason::StoreBuffer);
             state.account(now, before);
         }
-        state.count_head(reason);
+        if state.profile.is_some() {
+            state.count_head(reason);
+        }
         state.buffer.reason = Some(reason);
     }
 

@@ -77,7 +77,8 @@ impl Profile {
         self.issued += more;
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(super) fn charge(&mut self, site: u32, reason: Reason, cycles: Cycle) {
         let site = if reason == Reason::Idle { 0 } else { site };
         self.at(site).stalls.add(reason, cycles);
@@ -95,10 +96,14 @@ pub(super) struct EntrySites {
 }
 
 impl EntrySites {
+    #[cold]
+    #[inline(never)]
     pub(super) fn push(&mut self) {
         self.of_entries.push_back(self.next);
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn pop(&mut self) {
         let site = self.of_entries.pop_front();
         self.left = self.left.or(site);
@@ -132,7 +137,7 @@ impl Core {
     }
 
     /// The site of what the program waits for.
-    pub(super) fn held_by(&self) -> u32 {
+    fn held_by(&self) -> u32 {
         match self.waits {
             Waits::Room | Waits::Empty | Waits::Drain => {
                 self.buffer.head_site().unwrap_or(self.site)
@@ -141,8 +146,19 @@ impl Core {
         }
     }
 
+    /// The program has waited up to `now` for `reason`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn charge_wait(&mut self, now: Cycle, reason: Reason) {
+        let (site, cycles) = (self.held_by(), now - self.since);
+        if let Some(profile) = &mut self.profile {
+            profile.charge(site, reason, cycles);
+        }
+    }
+
     /// A load has requested a line that arrives from where `reason` says.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(super) fn count_miss(&mut self, reason: Reason) {
         if let (Some(profile), Reason::LoadMemory) = (&mut self.profile, reason) {
             profile.at(self.site).misses += 1;
@@ -150,7 +166,8 @@ impl Core {
     }
 
     /// The program's instruction waits for `reason`.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn count_conflict(&mut self, reason: Reason) {
         let Some(profile) = &mut self.profile else { return };
         if reason.is_conflict() && !std::mem::replace(&mut profile.has_conflict, true) {
@@ -159,7 +176,8 @@ impl Core {
     }
 
     /// The head of the store buffer waits for `reason`, or has left.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn count_head(&mut self, reason: Reason) {
         let Some(profile) = &mut self.profile else { return };
         let has_waited = self.buffer.reason.is_some_and(Reason::is_conflict);
