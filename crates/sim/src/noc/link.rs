@@ -59,20 +59,22 @@ impl Run {
 
 /// The busy cycles of all links.
 pub(crate) struct Links {
-    words: Box<[u64; WORDS * LINKS]>,
-    /// The number of the 64 cycles that each word describes.
-    numbers: Box<[u32; WORDS * LINKS]>,
+    words: Box<[Word; WORDS * LINKS]>,
+}
+
+/// The bookings of a link in 64 cycles; all of it in one line of the host's cache.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    busy: u64,
+    /// The number of the 64 cycles that it describes.
+    number: u32,
 }
 
 impl Default for Links {
     fn default() -> Links {
-        Links { words: zeros(), numbers: zeros() }
+        let words = vec![Word::default(); WORDS * LINKS].into_boxed_slice().try_into();
+        Links { words: words.unwrap_or_else(|_| unreachable!("as long as the array")) }
     }
-}
-
-fn zeros<T: Copy + Default>() -> Box<[T; WORDS * LINKS]> {
-    let zeros = vec![T::default(); WORDS * LINKS].into_boxed_slice();
-    zeros.try_into().unwrap_or_else(|_| unreachable!("as long as the array"))
 }
 
 #[inline]
@@ -85,39 +87,51 @@ impl Links {
     #[inline(always)]
     pub(crate) fn book(&mut self, link: Link, from: Cycle, run: Run) -> Cycle {
         let (number, bit) = (from / 64, from % 64);
-        let at = place(link, number);
-        if self.numbers[at] > number as u32 {
+        let word = &mut self.words[place(link, number)];
+        if word.number > number as u32 {
             return self.book_across(link, from, run);
         }
         // No branch on the bookings: it would be mispredicted.
-        let busy = if self.numbers[at] == number as u32 { self.words[at] } else { 0 };
+        let busy = if word.number == number as u32 { word.busy } else { 0 };
         let starts = run.starts(!busy) >> bit;
         if starts == 0 {
             return self.book_across(link, from, run);
         }
         let start = bit + u64::from(starts.trailing_zeros());
-        self.numbers[at] = number as u32;
-        self.words[at] = busy | run.mask << start;
+        *word = Word { busy: busy | run.mask << start, number: number as u32 };
         number * 64 + start
     }
 
     /// The bookings in these 64 cycles. If their word describes later cycles, the link is booked a
     /// whole ring ahead and has no room before that.
     fn busy(&self, link: Link, number: u64) -> u64 {
-        let at = place(link, number);
-        match self.numbers[at].cmp(&(number as u32)) {
+        let word = &self.words[place(link, number)];
+        match word.number.cmp(&(number as u32)) {
             Ordering::Less => 0,
-            Ordering::Equal => self.words[at],
+            Ordering::Equal => word.busy,
             Ordering::Greater => u64::MAX,
         }
     }
 
     fn set_busy(&mut self, link: Link, number: u64, busy: u64) {
-        let at = place(link, number);
-        if self.numbers[at] <= number as u32 {
-            self.numbers[at] = number as u32;
-            self.words[at] = busy;
+        let word = &mut self.words[place(link, number)];
+        if word.number <= number as u32 {
+            *word = Word { busy, number: number as u32 };
         }
+    }
+
+    /// The first number after `number`, whose cycles are booked a ring ahead, of cycles that are
+    /// not. A link with a long backlog has few of them.
+    fn next_described(&self, link: Link, number: u64) -> u64 {
+        let mut first = u32::MAX;
+        for next in number + 1..=number + WORDS as u64 {
+            let described = self.words[place(link, next)].number;
+            if described <= next as u32 {
+                return next;
+            }
+            first = first.min(described);
+        }
+        number + u64::from(first - number as u32)
     }
 
     /// As [`book`](Links::book), if no run fits the word of `from`: a run can end in the next word.
@@ -131,6 +145,11 @@ impl Links {
                 let start = bit + u64::from(inside.trailing_zeros());
                 self.set_busy(link, number, here | run.mask << start);
                 return number * 64 + start;
+            }
+            if self.words[place(link, number)].number > number as u32 {
+                number = self.next_described(link, number);
+                (bit, here) = (0, self.busy(link, number));
+                continue;
             }
             let next = self.busy(link, number + 1);
             // Only a run that starts right after the last busy bit can end in the next word.
@@ -165,6 +184,41 @@ mod tests {
                 (start..start + flits).for_each(|cycle| busy[cycle as usize] = true);
 
             }
+        }
+
+        #[test]
+        fn a_long_backlog_is_passed_as_by_looking_at_every_word(
+            asks in proptest::collection::vec((0u64..20_000, 1u32..=64, 1usize..300), 1..40),
+        ) {
+            let (mut links, mut slow) = (Links::default(), Links::default());
+            for (from, flits, times) in asks {
+                for _ in 0..times {
+                    let run = Run::new(flits);
+                    let expected = book_word_by_word(&mut slow, from, run);
+                    prop_assert_eq!(links.book(9, from, run), expected);
+                }
+            }
+        }
+    }
+
+    /// As [`Links::book`], on link 9.
+    fn book_word_by_word(links: &mut Links, from: Cycle, run: Run) -> Cycle {
+        let (mut number, mut bit) = (from / 64, from % 64);
+        loop {
+            let (here, next) = (links.busy(9, number), links.busy(9, number + 1));
+            let inside = run.starts(!here) >> bit;
+            let start = bit.max(64 - u64::from(here.leading_zeros()));
+            let over = (start + run.flits()).saturating_sub(64);
+            if inside != 0 {
+                let start = bit + u64::from(inside.trailing_zeros());
+                links.set_busy(9, number, here | run.mask << start);
+                return number * 64 + start;
+            } else if start < 64 && over <= u64::from(next.trailing_zeros()) {
+                links.set_busy(9, number, here | u64::MAX << start);
+                links.set_busy(9, number + 1, next | u64::MAX >> (64 - over));
+                return number * 64 + start;
+            }
+            (number, bit) = (number + 1, 0);
         }
     }
 
