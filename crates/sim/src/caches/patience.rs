@@ -26,23 +26,36 @@ struct Wait {
 /// The last refused request of each program and store buffer.
 #[derive(Default)]
 pub(crate) struct Patience {
-    waits: Vec<Wait>,
+    /// By [`place`].
+    waits: Vec<Option<Wait>>,
+    /// The last cycle at which a request that has waited for too long is repeated.
+    impatient_until: Cycle,
+}
+
+/// The place of a program, or of a store buffer.
+fn place(who: Waiter) -> usize {
+    2 * who.core + usize::from(who.is_program)
 }
 
 impl Patience {
     /// The request of `who` at `now` is to be repeated at `again`.
     pub(crate) fn refused(&mut self, who: Waiter, line: LineId, now: Cycle, again: Cycle) {
         let since = self.since(who, line, now);
-        let wait = Wait { who, line, since, again };
-        match self.waits.iter_mut().find(|wait| wait.who == who) {
-            Some(last) => *last = wait,
-            None => self.waits.push(wait),
+        if since + PATIENCE < again {
+            self.impatient_until = self.impatient_until.max(again);
         }
+        if self.waits.len() <= place(who) {
+            self.waits.resize(place(who) + 1, None);
+        }
+        self.waits[place(who)] = Some(Wait { who, line, since, again });
     }
 
     /// Whether the request of `who` at `now` is to let one pass that is made in the same cycle.
     pub(crate) fn lets_pass(&self, who: Waiter, line: LineId, now: Cycle) -> bool {
-        let mut others = self.waits.iter().filter(|wait| {
+        if now > self.impatient_until {
+            return false;
+        }
+        let mut others = self.waits.iter().flatten().filter(|wait| {
             wait.line == line && wait.again == now && wait.since + PATIENCE < now && wait.who != who
         });
         others.any(|wait| wait.since < self.since(who, line, now))
@@ -50,8 +63,9 @@ impl Patience {
 
     /// When a request that is made at `now` was made first.
     fn since(&self, who: Waiter, line: LineId, now: Cycle) -> Cycle {
-        let is_it = |wait: &&Wait| wait.who == who && wait.line == line && wait.again == now;
-        self.waits.iter().find(is_it).map_or(now, |wait| wait.since)
+        let last = self.waits.get(place(who)).copied().flatten();
+        let is_it = |wait: &Wait| wait.line == line && wait.again == now;
+        last.filter(is_it).map_or(now, |wait| wait.since)
     }
 }
 
