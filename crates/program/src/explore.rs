@@ -13,6 +13,7 @@
 mod client;
 mod explored;
 mod machine;
+mod packed;
 mod server;
 mod space;
 mod template;

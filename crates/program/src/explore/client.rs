@@ -4,9 +4,10 @@ use super::explored::SiteLines;
 use super::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
 use crate::request::{ANSWER, Answer, Asked, REQUEST};
 use crate::spawn::{ProgramError, Server as Guard, TUNABLES};
+use rustc_hash::FxHashMap;
 use seawall_explore::{Site, SourceLine};
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -106,7 +107,7 @@ pub(crate) struct Servers {
     is_back: Condvar,
     modules: Vec<Module>,
     /// The lines of their instructions, as far as they were met.
-    names: Mutex<HashMap<u64, &'static SourceLine>>,
+    names: Mutex<FxHashMap<u64, &'static SourceLine>>,
 }
 
 /// The line of an instruction of which nothing is known.
@@ -149,8 +150,12 @@ impl Servers {
     pub(crate) fn learn(&self, lines: &SiteLines, sites: impl Iterator<Item = Site>) {
         let mut new: BTreeMap<&Path, Vec<(u64, u64)>> = BTreeMap::new();
         let mut names = self.names();
+        let mut last = None;
         for site in sites {
             let Site::Instruction(address) = site else { continue };
+            if last.replace(address) == Some(address) {
+                continue;
+            }
             let Entry::Vacant(name) = names.entry(address) else { continue };
             name.insert(&UNKNOWN);
             if let Some((module, offset)) = self.module_of(address) {
@@ -175,7 +180,7 @@ impl Servers {
         }
     }
 
-    fn names(&self) -> MutexGuard<'_, HashMap<u64, &'static SourceLine>> {
+    fn names(&self) -> MutexGuard<'_, FxHashMap<u64, &'static SourceLine>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

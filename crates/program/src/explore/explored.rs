@@ -1,8 +1,9 @@
 //! A compiled program that can be explored: its runs, and its recovery on images.
 
 use super::client::{Server, Servers, THREADS, failed};
+use super::packed::Packed;
 use super::template::copy_all;
-use super::wire::{Access, Did, Done, End, PoolPage, Serving, Task};
+use super::wire::{Did, Done, End, PoolPage, Serving, Task};
 use crate::regions::page_of;
 use crate::request::{Fences, From, PAGE, Place, Start};
 use crate::spawn::ProgramError;
@@ -172,7 +173,7 @@ impl ExploredProgram {
 
     /// As [`recover`](ExploredProgram::recover); an error if it cannot be run.
     fn try_recovery(&self, image: &CrashImage) -> Result<Result<(), String>, ProgramError> {
-        let done = self.checks.ask(&Task::Recover(image.assumed()))?;
+        let done = self.checks.ask(&Task::Recover(Packed::of_words(&image.assumed())))?;
         self.note_missing(&done);
         let failed = |what| self.how.failed(Role::Check, what, Vec::new());
         if let Some((place, _)) = done.unseen.first() {
@@ -180,9 +181,17 @@ impl ExploredProgram {
                 "changes {place} by code that `seawall cc` did not compile: compile that code, too"
             )));
         }
-        let sites = done.accesses.iter().map(|access| Site::Instruction(access.site));
+        let accesses = done.accesses.accesses();
+        let accesses = accesses.ok_or_else(|| failed("answers what is no answer".into()))?;
+        let sites = accesses.iter().map(|access| Site::Instruction(access.site));
         self.checks.learn(&self.lines, sites);
-        done.accesses.iter().try_for_each(|access| self.perform(image, access)).map_err(failed)?;
+        let mut last = None;
+        for access in &accesses {
+            if last.replace(access.site) != Some(access.site) {
+                image.at(self.checks.named(Site::Instruction(access.site)));
+            }
+            perform(image, access.did).map_err(&failed)?;
+        }
         Ok(self.verdict(&done))
     }
 
@@ -220,35 +229,34 @@ impl ExploredProgram {
             self.is_over.store(true, Ordering::Relaxed);
         }
     }
+}
 
-    /// Does to the image what recovery did; an error if it read something else there.
-    fn perform(&self, image: &CrashImage, access: &Access) -> Result<(), String> {
-        image.at(self.checks.named(Site::Instruction(access.site)));
-        match access.did {
-            Did::Read(at, width, value) => {
-                let found = image.load_bits(at, width);
-                if found != value {
-                    return Err(format!(
-                        "reads {value:#x} at {at} of an image that has {found:#x} there: this is \
-                         a bug of seawall"
-                    ));
-                }
+/// Does to the image what recovery did; an error if it read something else there.
+fn perform(image: &CrashImage, did: Did) -> Result<(), String> {
+    match did {
+        Did::Read(at, width, value) => {
+            let found = image.load_bits(at, width);
+            if found != value {
+                return Err(format!(
+                    "reads {value:#x} at {at} of an image that has {found:#x} there: this is a bug \
+                     of seawall"
+                ));
             }
-            Did::Wrote(at, width, value) => image.store_bits(at, width, value),
-            Did::WroteBits(at, mask, value) => {
-                let old = image.load_bits(at, Width::B8);
-                image.store_bits(at, Width::B8, old & !mask | value & mask);
-            }
-            Did::Streamed(at, bytes, value) => {
-                image.write_nt(at, &value.to_le_bytes()[..usize::from(bytes)]);
-            }
-            Did::Locked(at, value) => drop(image.swap(at, value)),
-            Did::LockedElsewhere => drop(image.swap(Addr::dram(0), 1)),
-            Did::Flushed(at) => image.flush(at, 64),
-            Did::Fenced(fence) => image.fence(fence),
         }
-        Ok(())
+        Did::Wrote(at, width, value) => image.store_bits(at, width, value),
+        Did::WroteBits(at, mask, value) => {
+            let old = image.load_bits(at, Width::B8);
+            image.store_bits(at, Width::B8, old & !mask | value & mask);
+        }
+        Did::Streamed(at, bytes, value) => {
+            image.write_nt(at, &value.to_le_bytes()[..usize::from(bytes)]);
+        }
+        Did::Locked(at, value) => drop(image.swap(at, value)),
+        Did::LockedElsewhere => drop(image.swap(Addr::dram(0), 1)),
+        Did::Flushed(at) => image.flush(at, 64),
+        Did::Fenced(fence) => image.fence(fence),
     }
+    Ok(())
 }
 
 fn shown(line: &SourceLine) -> String {
@@ -420,7 +428,8 @@ impl Tried {
             let mut server = how.server(Role::Check, 0, pages, DRAM_BYTES)?;
             let last: BTreeMap<u64, u64> = trace.last_words().collect();
             let words = last.into_iter().map(|(word, value)| (Addr::pm(8 * word), value));
-            let done = server.ask(&Task::Recover(words.collect()))?;
+            let words: Vec<(Addr, u64)> = words.collect();
+            let done = server.ask(&Task::Recover(Packed::of_words(&words)))?;
             missing.extend(done.missing.clone());
             dram_bytes[1] = with_more(done.dram_bytes);
             if missing.is_empty() && done.end != End::Exit(0) {

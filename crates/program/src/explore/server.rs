@@ -1,6 +1,7 @@
 //! The process that serves an exploration: it forks for each run.
 
 use super::machine::Recording;
+use super::packed::Packed;
 use super::space::{Space, space};
 use super::template::Template;
 use super::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
@@ -55,9 +56,11 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
     let pm_bytes = (serving.pages.len() as u64 * PAGE).max(PAGE);
     let recorder = Recorder::new(Image::new(pm_bytes, serving.dram_bytes));
     recorder.get_ready(super::client::THREADS);
+    Space::set_up(serving);
+    let emptied = File::create(&serving.said).map_err(failed)?;
     while let Some(task) = read_frame::<Task>(&mut asked).map_err(failed)? {
         template.restore().map_err(failed)?;
-        File::create(&serving.said).map_err(failed)?;
+        emptied.set_len(0).map_err(failed)?;
         if let Some(end) =
             in_a_fork(|| begin(serving, &recorder, loaded, task, &told)).map_err(failed)?
         {
@@ -132,11 +135,14 @@ fn begin(
     let Ok(told) = told.try_clone() else { return "has no way to answer".into() };
     let _ = TELLING.0.set(Telling { told, said: serving.said.clone() });
     runtime().tells.set(Some(tell));
-    let (schedule, words) = match task {
-        Task::Record(schedule) => (schedule, None),
-        Task::Recover(words) => (of_recovery(), Some(words)),
+    let schedule = match task {
+        Task::Record(schedule) => schedule,
+        Task::Recover(words) => {
+            let Some(words) = words.words() else { return "is asked what is no question".into() };
+            space().recovers(words);
+            of_recovery()
+        }
     };
-    Space::set_up(serving, words);
     runtime().slots.set(schedule.threads);
     let is_on = serving.from == From::Start;
     let program = move |memory: &seawall_explore::Traced<'_>| {
@@ -243,7 +249,7 @@ impl Done {
         Done {
             end,
             trace: None,
-            accesses: Vec::new(),
+            accesses: Packed::default(),
             threads: 0,
             missing: Vec::new(),
             dram_bytes: 0,
@@ -254,5 +260,8 @@ impl Done {
 }
 
 fn said(path: &Path) -> String {
+    if path.metadata().is_ok_and(|file| file.len() == 0) {
+        return String::new();
+    }
     tail(path).unwrap_or_default()
 }

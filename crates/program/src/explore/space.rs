@@ -1,6 +1,7 @@
 //! Where the pages of a program are on the recording machine, and what recovery does to those that
 //! are persistent.
 
+use super::packed::{Packed, PackedAccesses};
 use super::wire::{Access, Did, PoolPage, Serving};
 use crate::failure::fail;
 use crate::image::ProgramCode;
@@ -8,7 +9,7 @@ use crate::pages::pages;
 use crate::regions::{self, Pool};
 use crate::request::PAGE;
 use crate::runtime::{OneThread, runtime};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use seawall_memory::Addr;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -25,19 +26,22 @@ pub(crate) struct Space {
     seconds: u64,
     /// The start of each known page on the machine.
     known: RefCell<FxHashMap<u64, Addr>>,
+    /// The page that was asked for last, and its start on the machine.
+    last: Cell<(u64, Addr)>,
     next_dram: Cell<u64>,
     /// Pages of pools that are not in the list, and those of them that were stored to.
     unlisted: RefCell<FxHashMap<u64, PoolPage>>,
     missing: RefCell<BTreeSet<PoolPage>>,
     code: ProgramCode,
-    recovery: Option<Recovery>,
+    recovery: OnceCell<Recovery>,
 }
 
 /// A recovery: the words that the crash left, and what was done since.
 struct Recovery {
     words: Vec<(Addr, u64)>,
-    lines: FxHashSet<u64>,
-    accesses: RefCell<Vec<Access>>,
+    /// Whether they are of this line.
+    lines: Vec<bool>,
+    accesses: RefCell<PackedAccesses>,
 }
 
 static SPACE: OneThread<Space> = OneThread(OnceCell::new());
@@ -49,8 +53,7 @@ pub(crate) fn space() -> &'static Space {
 
 /// Gives a pool that has just been mapped the words that the crash left of it.
 pub(crate) fn overlay(pool: &Pool) {
-    let Some(Recovery { words, .. }) = SPACE.0.get().and_then(|space| space.recovery.as_ref())
-    else {
+    let Some(Recovery { words, .. }) = SPACE.0.get().and_then(|space| space.recovery.get()) else {
         return;
     };
     let file = space().name(&pool.path);
@@ -73,29 +76,42 @@ pub(crate) fn overlay(pool: &Pool) {
     });
 }
 
+impl Recovery {
+    /// Whether a crash may have changed the line of a word.
+    fn varies(&self, at: Addr) -> bool {
+        self.lines.get((at.offset() / 64) as usize).is_some_and(|varies| *varies)
+    }
+}
+
 impl Space {
-    /// Sets up the space of this process.
-    pub(crate) fn set_up(serving: &Serving, words: Option<Vec<(Addr, u64)>>) {
-        let recovery = words.map(|words| Recovery {
-            lines: words.iter().map(|(at, _)| at.offset() / 64).collect(),
-            words,
-            accesses: RefCell::default(),
-        });
+    /// Sets up the space of this process, and of all that it forks.
+    pub(crate) fn set_up(serving: &Serving) {
         let space = Space {
             folder: serving.folder.clone(),
             listed: serving.pages.iter().cloned().zip(0..).collect(),
             dram_bytes: serving.dram_bytes,
             seconds: serving.seconds,
             known: RefCell::default(),
+            last: Cell::new((u64::MAX, Addr::pm(0))),
             // The first page is the machine's.
             next_dram: Cell::new(PAGE),
             unlisted: RefCell::default(),
             missing: RefCell::default(),
             code: ProgramCode::of_image(),
-            recovery,
+            recovery: OnceCell::new(),
         };
         assert!(SPACE.0.set(space).is_ok(), "a process has one space");
         runtime().locate.set(Some(|site, stack| self::space().code.own(site, stack)));
+    }
+
+    /// The run of this process is a recovery on pools with these words.
+    pub(crate) fn recovers(&self, words: Vec<(Addr, u64)>) {
+        let line = |(at, _): &(Addr, u64)| (at.offset() / 64) as usize;
+        let mut lines = vec![false; words.iter().map(line).max().map_or(0, |last| last + 1)];
+        words.iter().for_each(|word| lines[line(word)] = true);
+        let accesses = RefCell::new(PackedAccesses::new());
+        let recovery = Recovery { words, lines, accesses };
+        assert!(self.recovery.set(recovery).is_ok(), "a process makes one recovery");
     }
 
     /// The instruction that the running thread has come to; its caller's, if it is one of the
@@ -149,8 +165,15 @@ impl Space {
     /// Where an address is on the machine; its page is known.
     #[inline]
     pub(crate) fn place(&self, at: u64) -> Addr {
-        let page = self.known.borrow().get(&(at / PAGE * PAGE)).copied();
-        page.expect("a page is known before it is used").plus(at % PAGE)
+        let page = at / PAGE * PAGE;
+        let (last, start) = self.last.get();
+        if last == page {
+            return start.plus(at % PAGE);
+        }
+        let start = self.known.borrow().get(&page).copied();
+        let start = start.expect("a page is known before it is used");
+        self.last.set((page, start));
+        start.plus(at % PAGE)
     }
 
     /// The program stores to an address.
@@ -168,9 +191,9 @@ impl Space {
     /// Recovery did this.
     #[inline]
     pub(crate) fn log(&self, did: Did) {
-        let Some(recovery) = &self.recovery else { return };
+        let Some(recovery) = self.recovery.get() else { return };
         let is_wanted = match did {
-            Did::Read(at, ..) => at.is_pm() && recovery.lines.contains(&(at.offset() / 64)),
+            Did::Read(at, ..) => at.is_pm() && recovery.varies(at),
             Did::Wrote(at, ..)
             | Did::WroteBits(at, ..)
             | Did::Streamed(at, ..)
@@ -180,10 +203,8 @@ impl Space {
         };
         if is_wanted {
             let site = self.site();
-            let mut accesses = recovery.accesses.borrow_mut();
-            accesses.push(Access { site, did });
-            if accesses.len() > ACCESSES_MAX {
-                drop(accesses);
+            let made = recovery.accesses.borrow_mut().push(Access { site, did });
+            if made > ACCESSES_MAX {
                 fail("accesses persistent memory too often: it does not end");
             }
         }
@@ -196,12 +217,13 @@ impl Space {
 
     /// Whether the run is a recovery.
     pub(crate) fn is_recovery(&self) -> bool {
-        self.recovery.is_some()
+        self.recovery.get().is_some()
     }
 
     /// What recovery did.
-    pub(crate) fn accesses(&self) -> Vec<Access> {
-        self.recovery.as_ref().map_or_else(Vec::new, |recovery| recovery.accesses.take())
+    pub(crate) fn accesses(&self) -> Packed {
+        let all = self.recovery.get().map(|recovery| recovery.accesses.borrow_mut().take());
+        all.unwrap_or_default()
     }
 
     pub(crate) fn missing(&self) -> Vec<PoolPage> {

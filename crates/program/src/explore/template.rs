@@ -12,14 +12,49 @@ pub(crate) struct Template {
     from: PathBuf,
     to: PathBuf,
     /// The files as they were put there.
-    put: BTreeMap<OsString, Stamp>,
+    put: BTreeMap<OsString, Put>,
 }
 
+/// A file that was put there.
+struct Put {
+    stamp: Stamp,
+    /// What a small one has: the usual change is an `ftruncate` that changes nothing.
+    bytes: Option<Vec<u8>>,
+}
+
+/// The most bytes of a file that are kept.
+const KEPT_MAX: u64 = 64 << 10;
+
 /// Changes when a file does.
-type Stamp = (u64, i64, i64, u64);
+type Stamp = (u64, i64, i64, u64, u32);
 
 fn stamp(file: &Metadata) -> Stamp {
-    (file.ino(), file.ctime(), file.ctime_nsec(), file.len())
+    (file.ino(), file.ctime(), file.ctime_nsec(), file.len(), file.mode())
+}
+
+impl Put {
+    fn new(path: &Path) -> io::Result<Put> {
+        let is = fs::metadata(path)?;
+        let is_small = is.is_file() && is.len() <= KEPT_MAX;
+        let bytes = if is_small { Some(fs::read(path)?) } else { None };
+        Ok(Put { stamp: stamp(&is), bytes })
+    }
+
+    /// Whether the file at `path`, which is this now, is as it was.
+    fn is_still(&mut self, path: &Path, is: &Metadata) -> bool {
+        let now = stamp(is);
+        let is_same = self.stamp == now || self.has_only_been_touched(path, now);
+        self.stamp = now;
+        is_same
+    }
+
+    fn has_only_been_touched(&self, path: &Path, now: Stamp) -> bool {
+        let lasting = |(inode, _, _, bytes, mode): Stamp| (inode, bytes, mode);
+        let is_like_it = || lasting(now) == lasting(self.stamp);
+        self.bytes
+            .as_ref()
+            .is_some_and(|bytes| is_like_it() && fs::read(path).is_ok_and(|found| found == *bytes))
+    }
 }
 
 impl Template {
@@ -32,7 +67,7 @@ impl Template {
         for entry in fs::read_dir(&self.to)? {
             let entry = entry?;
             let (name, is) = (entry.file_name(), entry.metadata()?);
-            if self.put.get(&name) != Some(&stamp(&is)) {
+            if !self.put.get_mut(&name).is_some_and(|put| put.is_still(&entry.path(), &is)) {
                 self.put.remove(&name);
                 remove(&entry.path(), &is)?;
             }
@@ -42,7 +77,7 @@ impl Template {
             let to = self.to.join(&name);
             if !(self.put.contains_key(&name) && to.exists()) {
                 copy_all(&self.from.join(&name), &to)?;
-                self.put.insert(name, stamp(&fs::metadata(&to)?));
+                self.put.insert(name, Put::new(&to)?);
             }
         }
         Ok(())

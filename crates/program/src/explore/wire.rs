@@ -1,5 +1,6 @@
 //! What a server of an exploration is asked, and what it answers.
 
+use super::packed::Packed;
 use crate::request::{Fences, From, Place, Start};
 use seawall_explore::{Schedule, Trace};
 use seawall_memory::{Addr, Fence, Width};
@@ -47,7 +48,7 @@ pub(crate) enum Task {
     /// Record a run.
     Record(Schedule),
     /// Run on pools with these words.
-    Recover(Vec<(Addr, u64)>),
+    Recover(Packed),
 }
 
 /// What a server answers.
@@ -75,7 +76,7 @@ pub(crate) struct Done {
     /// The recorded run.
     pub(crate) trace: Option<Trace>,
     /// What recovery did.
-    pub(crate) accesses: Vec<Access>,
+    pub(crate) accesses: Packed,
     /// Threads that the program has started, `main` included, at one time.
     pub(crate) threads: usize,
     /// Pages that it stored to and that are not in the list.
@@ -101,14 +102,14 @@ pub(crate) enum End {
 }
 
 /// An access of recovery to persistent memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// The instruction.
     pub(crate) site: u64,
     pub(crate) did: Did,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Did {
     Read(Addr, Width, u64),
     Wrote(Addr, Width, u64),
@@ -125,11 +126,16 @@ pub(crate) enum Did {
 
 /// Bytes that an answer may have.
 const FRAME_MAX: u64 = 1 << 32;
+/// Bytes that there is room for at first.
+const FRAME_USUAL: usize = 32 << 10;
 
-/// Writes a message with its length.
+/// Writes a message with its length, in one piece.
 pub(crate) fn write_frame(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
-    to.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    let mut bytes = Vec::with_capacity(FRAME_USUAL);
+    bytes.extend([0; 8]);
+    let mut bytes = postcard::to_extend(message, bytes).map_err(io::Error::other)?;
+    let length = bytes.len() as u64 - 8;
+    bytes[..8].copy_from_slice(&length.to_le_bytes());
     to.write_all(&bytes)?;
     to.flush()
 }
