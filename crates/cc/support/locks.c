@@ -13,8 +13,9 @@
 /* Threads that try locks in turns can find each other's taken for ever, if all take the same time.
  * So each waits for a while of its own: at most this many instructions. */
 #define OUT_OF_STEP 4096
-/* A thread that gives a lock back and takes it again at once is before all that wait for its line.
- * Who has tried so often tries once at a time of its own, whether the lock looks free or not. */
+/* A thread that gives a mutex back and takes it again at once is before all that wait for its line.
+ * Who has tried so often becomes the heir: the owner gives the mutex to it instead of giving it back.
+ * To become it takes one store that does not depend on whether the mutex is free just then. */
 #define STARVED 32
 
 static void get_out_of_step(uint64_t me)
@@ -52,8 +53,11 @@ struct mutex {
     /* How often the owner of a recursive one has locked it again. */
     uint64_t again;
     int kind;
+    /* 0, or the number of the heir and 1. */
+    volatile uint64_t heir;
 };
 _Static_assert(offsetof(struct mutex, kind) == offsetof(pthread_mutex_t, __data.__kind), "kind");
+_Static_assert(sizeof(struct mutex) <= sizeof(pthread_mutex_t), "size of a mutex");
 #define KIND(m) ((m)->kind & 3)
 
 int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
@@ -61,6 +65,7 @@ int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attrib
     struct mutex *m = (struct mutex *)mutex;
     m->owner = 0;
     m->again = 0;
+    m->heir = 0;
     m->kind = attributes == NULL ? 0 : *(const int *)attributes & 3;
     return 0;
 }
@@ -85,18 +90,21 @@ static int lock_again(struct mutex *m, bool tries)
 static int lock_until(struct mutex *m, uint64_t deadline)
 {
     uint64_t me = sw_thread_self() + 1;
+    bool is_heir = false;
     for (unsigned tries = 1; !change(&m->owner, 0, me); tries++) {
         uint64_t owner = look(&m->owner);
         if (owner == me) {
-            int result = lock_again(m, false);
+            int result = is_heir ? 0 : lock_again(m, false);
             if (result >= 0)
                 return result;
         }
+        if (tries >= STARVED && deadline == NEVER && !is_heir)
+            is_heir = change(&m->heir, 0, me);
         if (owner != 0 && !wait_until(&m->owner, owner, deadline))
             return ETIMEDOUT;
-        if (tries % STARVED == 0)
-            get_out_of_step(me);
     }
+    if (is_heir)
+        m->heir = 0;
     return 0;
 }
 
@@ -140,7 +148,10 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
             return 0;
         }
     }
-    __atomic_exchange_n(&m->owner, 0, __ATOMIC_SEQ_CST);
+    uint64_t heir = m->heir;
+    if (heir != 0)
+        m->heir = 0;
+    __atomic_exchange_n(&m->owner, heir, __ATOMIC_SEQ_CST);
     return 0;
 }
 

@@ -345,7 +345,7 @@ fn a_thread_that_waits_for_a_mutex_gets_it_from_those_that_take_it_again_at_once
     let place = Place::new();
     place.compile("starved.c");
     let words = ["compare", "--program", "./starved", "--program-seconds", "60"];
-    place.run(0, &[&words[..], &["--designs", "volatile,bsp-lbpp"]].concat());
+    place.run(0, &[&words[..], &["--designs", "volatile,lb,bsp-naive,bsp-lb,bsp-lbpp"]].concat());
 }
 
 #[test]

@@ -5,12 +5,19 @@
 //! hand its line to each other forever, and a third one, maybe the one that has the lock, never
 //! gets it. In hardware a request keeps its place at the line's home. Here a request that has been
 //! repeated for that long goes before the others of its cycle; all else is as if this were not.
+//!
+//! The same holds where a request waits until the owner's version of the line is durable. The owner
+//! hears of it first, and could write the next version before the request is repeated, each time.
+//! Such a request goes before the owner's next store to the line.
 
 use crate::core::Waiter;
 use crate::{Cycle, LineId};
 
 /// Nothing waits for so long if each of some dozen cores has the line once in between.
 const PATIENCE: Cycle = 10_000;
+
+/// Cycles after which an owner looks again whether a line is still due to another core.
+pub(crate) const LOOKS_AGAIN: Cycle = 20;
 
 /// A request that is to be repeated.
 #[derive(Clone, Copy)]
@@ -30,6 +37,8 @@ pub(crate) struct Patience {
     waits: Vec<Option<Wait>>,
     /// The last cycle at which a request that has waited for too long is repeated.
     impatient_until: Cycle,
+    /// Requests that wait, or have waited, until a version of their line is durable.
+    of_versions: Vec<(Waiter, LineId)>,
 }
 
 /// The place of a program, or of a store buffer.
@@ -61,6 +70,25 @@ impl Patience {
         others.any(|wait| wait.since < self.since(who, line, now))
     }
 
+    /// The request of `who` waits until a version of the line is durable, or the line can leave the
+    /// core that has written it.
+    #[inline]
+    pub(crate) fn answered(&mut self, who: Waiter, line: LineId, can_leave: bool) {
+        if can_leave && self.of_versions.is_empty() {
+            return;
+        }
+        self.of_versions.retain(|request| request.0 != who && (!can_leave || request.1 != line));
+        if !can_leave {
+            self.of_versions.push((who, line));
+        }
+    }
+
+    /// Whether `core` has to leave the line to another before it writes it again.
+    #[inline]
+    pub(crate) fn is_due_to_another(&self, core: usize, line: LineId) -> bool {
+        self.of_versions.iter().any(|(who, of)| *of == line && who.core != core)
+    }
+
     /// When a request that is made at `now` was made first.
     fn since(&self, who: Waiter, line: LineId, now: Cycle) -> Cycle {
         let last = self.waits.get(place(who)).copied().flatten();
@@ -89,6 +117,19 @@ mod tests {
         assert!(!patience.lets_pass(A, 8, now), "another line");
         assert!(!patience.lets_pass(A, 7, now + 1), "nothing is made in that cycle");
         assert!(!patience.lets_pass(B, 7, now), "it is the one");
+    }
+
+    #[test]
+    fn a_request_that_waits_for_a_version_goes_before_the_next() {
+        let mut patience = Patience::default();
+        patience.answered(A, 7, false);
+        assert!(patience.is_due_to_another(1, 7));
+        assert!(!patience.is_due_to_another(0, 7), "it is the one that waits");
+        assert!(!patience.is_due_to_another(1, 8), "another line");
+        patience.answered(A, 8, false);
+        assert!(!patience.is_due_to_another(1, 7), "it waits for one line");
+        patience.answered(B, 8, true);
+        assert!(!patience.is_due_to_another(1, 8));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! a value that was read or overwritten never persists later than stores that follow from it.
 //! Nothing is logged, as each store is an epoch.
 
+use crate::caches::patience::LOOKS_AGAIN;
 use crate::caches::private::Way;
 use crate::caches::shared::Slot;
 use crate::config::Machine;
@@ -107,9 +108,12 @@ impl Design for Naive {
     type Message = Durable;
     const COALESCES: bool = false;
 
-    fn store(&mut self, hw: &mut Hw<Durable>, who: Waiter, at: Store, _: Cycle) -> Gate {
+    fn store(&mut self, hw: &mut Hw<Durable>, who: Waiter, at: Store, now: Cycle) -> Gate {
         if hw.is_pm(at.line) && self.queues[who.core].stores.len() >= self.room {
             return self.wait(who.core, who, Reason::WriteThrough);
+        }
+        if hw.patience.is_due_to_another(who.core, at.line) {
+            return Gate::At(now + LOOKS_AGAIN, Reason::InterConflict);
         }
         Gate::Go
     }
@@ -134,13 +138,15 @@ impl Design for Naive {
         }
     }
 
-    fn remote(&mut self, _: &mut Hw<Durable>, request: &Request) -> Gate {
-        match self.holder(request.line) {
+    fn remote(&mut self, hw: &mut Hw<Durable>, request: &Request) -> Gate {
+        let gate = match self.holder(request.line) {
             Some(core) if core != request.who.core && self.flaw != Flaw::IgnoresConflicts => {
                 self.wait(core, request.who, Reason::InterConflict)
             }
             _ => Gate::Go,
-        }
+        };
+        hw.patience.answered(request.who, request.line, gate == Gate::Go);
+        gate
     }
 
     fn may_prefetch(&self, _: &Hw<Durable>, core: usize, line: LineId) -> bool {

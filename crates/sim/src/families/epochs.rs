@@ -20,6 +20,7 @@
 //!
 //! The flush itself is in [`arbiter`]; the epochs of bulk mode are in [`bulk`].
 
+use crate::caches::patience::LOOKS_AGAIN;
 use crate::caches::shared::Slot;
 use crate::config::Machine;
 use crate::core::Waiter;
@@ -300,6 +301,18 @@ impl Epochs {
         let line = slot;
         self.ask_and_wait(hw, who, old, line, now, Reason::Replacement)
     }
+
+    /// Whether the line of a request can leave the caches that have it.
+    fn may_leave(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
+        let newest = self.live_in_core(hw, request.slot).or(self.live_in_bank(hw, request.slot));
+        if let Some(version) = newest.filter(|version| version.core != request.who.core) {
+            let gate = self.inter_conflict(hw, request, version);
+            if gate != Gate::Go {
+                return gate;
+            }
+        }
+        self.keep_version(hw, request.who, request.slot, request.now)
+    }
 }
 
 impl Design for Epochs {
@@ -326,6 +339,9 @@ impl Design for Epochs {
         let own = hw.private[core].copy(at.way).epoch;
         if own == current {
             return Gate::Go;
+        }
+        if hw.patience.is_due_to_another(core, at.line) {
+            return Gate::At(now + LOOKS_AGAIN, Reason::InterConflict);
         }
         let slot = at.line;
         let in_bank = self.live_in_bank(hw, slot).filter(|version| version.core == core);
@@ -383,14 +399,9 @@ impl Design for Epochs {
         if !hw.is_pm(request.line) {
             return Gate::Go;
         }
-        let newest = self.live_in_core(hw, request.slot).or(self.live_in_bank(hw, request.slot));
-        if let Some(version) = newest.filter(|version| version.core != request.who.core) {
-            let gate = self.inter_conflict(hw, request, version);
-            if gate != Gate::Go {
-                return gate;
-            }
-        }
-        self.keep_version(hw, request.who, request.slot, request.now)
+        let gate = self.may_leave(hw, request);
+        hw.patience.answered(request.who, request.line, gate == Gate::Go);
+        gate
     }
 
     fn may_prefetch(&self, hw: &Hw<Message>, core: usize, line: LineId) -> bool {
