@@ -47,6 +47,7 @@ pub(crate) fn acquire<D: Design>(
 ) -> Result<Fill, Gate> {
     let looked = now + hw.look_in(who.core, line);
     if let Some(fill) = promote(design, hw, who, line, writes, now)? {
+        hw.patience.answered(who, line, true);
         return Ok(fill);
     }
     let fill = grant(design, hw, who, line, writes, (now, looked))?;
@@ -103,6 +104,7 @@ fn grant<D: Design>(
         pass(design.remote(hw, &Request { who, line, slot, now }))?;
     } else {
         pass(design.miss(hw, who, line, now))?;
+        hw.patience.answered(who, line, true);
     }
     let present = hw.private[who.core].find_near(line);
     let room = match present {
