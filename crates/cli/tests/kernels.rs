@@ -82,14 +82,14 @@ fn kernels_twice_write_the_same_bytes_with_everything_that_was_asked() {
 
 #[test]
 fn a_broken_design_is_found_with_the_command_that_repeats_it() {
-    let design = "bsp-lbpp:stores=50:flaw=flushes-before-log";
+    let design = "bsp-lbpp:stores=25:flaw=flushes-before-log";
     let args = ["kernels", "ssca2:600", "--machine", "desktop", "--designs", design];
-    let found = run(1, &[&args[..], &["--crashes", "300"]].concat());
+    let found = run(1, &[&args[..], &["--crashes", "60"]].concat());
     assert!(found.contains("BROKEN ssca2") && found.contains("NO CONSISTENT CUT"), "{found}");
     let command = found.lines().find_map(|line| line.trim().strip_prefix("repeat: seawall "));
     let command: Vec<&str> = command.expect("a command").split(' ').collect();
     assert!(run(1, &command).contains("BROKEN"));
-    let found = run(1, &[&args[..], &["--crashes", "300", "--extent", "bare"]].concat());
+    let found = run(1, &[&args[..], &["--crashes", "60", "--extent", "bare"]].concat());
     let command = found.lines().find_map(|line| line.trim().strip_prefix("repeat: seawall "));
     let command: Vec<&str> = command.expect("a command").split(' ').collect();
     assert!(run(1, &command).contains("heap accesses alone"), "{command:?}");

@@ -335,7 +335,6 @@ fn who_has_a_lock_that_others_try_goes_on() {
     place.run(0, &[&words[..], &["--program-seconds", "60"]].concat());
 }
 
-/// All stores to the heap are seen, and what only a stack has is no store that was not.
 #[test]
 fn a_thread_that_waits_for_a_mutex_gets_it_from_those_that_take_it_again_at_once() {
     if without_gcc("a_thread_that_waits_for_a_mutex_gets_it_from_those_that_take_it_again_at_once")
@@ -363,6 +362,7 @@ fn compare_holds_bulk_mode_to_the_recorded_run_if_all_memory_is_persistent() {
     assert!(table.contains("BROKEN"), "{table}");
 }
 
+/// All stores to the heap are seen, and what only a stack has is no store that was not.
 #[test]
 fn containers_and_arrays_change_by_stores_that_are_seen() {
     if without_gcc("containers_and_arrays_change_by_stores_that_are_seen") {

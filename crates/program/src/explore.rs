@@ -13,7 +13,6 @@
 mod client;
 mod explored;
 mod machine;
-mod packed;
 mod server;
 mod space;
 mod template;

@@ -1,7 +1,6 @@
 //! A compiled program that can be explored: its runs, and its recovery on images.
 
 use super::client::{Server, Servers, THREADS, failed};
-use super::packed::Packed;
 use super::template::copy_all;
 use super::wire::{Did, Done, End, PoolPage, Serving, Task};
 use crate::regions::page_of;
@@ -173,7 +172,7 @@ impl ExploredProgram {
 
     /// As [`recover`](ExploredProgram::recover); an error if it cannot be run.
     fn try_recovery(&self, image: &CrashImage) -> Result<Result<(), String>, ProgramError> {
-        let done = self.checks.ask(&Task::Recover(Packed::of_words(&image.assumed())))?;
+        let done = self.checks.ask(&Task::Recover(image.assumed()))?;
         self.note_missing(&done);
         let failed = |what| self.how.failed(Role::Check, what, Vec::new());
         if let Some((place, _)) = done.unseen.first() {
@@ -181,16 +180,14 @@ impl ExploredProgram {
                 "changes {place} by code that `seawall cc` did not compile: compile that code, too"
             )));
         }
-        let accesses = done.accesses.accesses();
-        let accesses = accesses.ok_or_else(|| failed("answers what is no answer".into()))?;
-        let sites = accesses.iter().map(|access| Site::Instruction(access.site));
+        let sites = done.accesses.iter().map(|access| Site::Instruction(access.site));
         self.checks.learn(&self.lines, sites);
         let mut last = None;
-        for access in &accesses {
+        for access in &done.accesses {
             if last.replace(access.site) != Some(access.site) {
                 image.at(self.checks.named(Site::Instruction(access.site)));
             }
-            perform(image, access.did).map_err(&failed)?;
+            perform(image, access.did).map_err(failed)?;
         }
         Ok(self.verdict(&done))
     }
@@ -428,8 +425,7 @@ impl Tried {
             let mut server = how.server(Role::Check, 0, pages, DRAM_BYTES)?;
             let last: BTreeMap<u64, u64> = trace.last_words().collect();
             let words = last.into_iter().map(|(word, value)| (Addr::pm(8 * word), value));
-            let words: Vec<(Addr, u64)> = words.collect();
-            let done = server.ask(&Task::Recover(Packed::of_words(&words)))?;
+            let done = server.ask(&Task::Recover(words.collect()))?;
             missing.extend(done.missing.clone());
             dram_bytes[1] = with_more(done.dram_bytes);
             if missing.is_empty() && done.end != End::Exit(0) {

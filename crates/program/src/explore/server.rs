@@ -1,7 +1,6 @@
 //! The process that serves an exploration: it forks for each run.
 
 use super::machine::Recording;
-use super::packed::Packed;
 use super::space::{Space, space};
 use super::template::Template;
 use super::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
@@ -138,7 +137,6 @@ fn begin(
     let schedule = match task {
         Task::Record(schedule) => schedule,
         Task::Recover(words) => {
-            let Some(words) = words.words() else { return "is asked what is no question".into() };
             space().recovers(words);
             of_recovery()
         }
@@ -249,7 +247,7 @@ impl Done {
         Done {
             end,
             trace: None,
-            accesses: Packed::default(),
+            accesses: Vec::new(),
             threads: 0,
             missing: Vec::new(),
             dram_bytes: 0,

@@ -1,7 +1,6 @@
 //! Where the pages of a program are on the recording machine, and what recovery does to those that
 //! are persistent.
 
-use super::packed::{Packed, PackedAccesses};
 use super::wire::{Access, Did, PoolPage, Serving};
 use crate::failure::fail;
 use crate::image::ProgramCode;
@@ -15,8 +14,10 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Accesses of one recovery to what a crash may have changed.
+/// Accesses of one recovery to what a crash may have changed, at most.
 const ACCESSES_MAX: usize = 1 << 20;
+/// Accesses that there is room for at first: to copy them as they become more costs new pages.
+const ACCESSES_USUAL: usize = 1 << 10;
 
 /// The memory of the program of this process.
 pub(crate) struct Space {
@@ -41,7 +42,7 @@ struct Recovery {
     words: Vec<(Addr, u64)>,
     /// Whether they are of this line.
     lines: Vec<bool>,
-    accesses: RefCell<PackedAccesses>,
+    accesses: RefCell<Vec<Access>>,
 }
 
 static SPACE: OneThread<Space> = OneThread(OnceCell::new());
@@ -109,7 +110,7 @@ impl Space {
         let line = |(at, _): &(Addr, u64)| (at.offset() / 64) as usize;
         let mut lines = vec![false; words.iter().map(line).max().map_or(0, |last| last + 1)];
         words.iter().for_each(|word| lines[line(word)] = true);
-        let accesses = RefCell::new(PackedAccesses::new());
+        let accesses = RefCell::new(Vec::with_capacity(ACCESSES_USUAL));
         let recovery = Recovery { words, lines, accesses };
         assert!(self.recovery.set(recovery).is_ok(), "a process makes one recovery");
     }
@@ -203,8 +204,10 @@ impl Space {
         };
         if is_wanted {
             let site = self.site();
-            let made = recovery.accesses.borrow_mut().push(Access { site, did });
-            if made > ACCESSES_MAX {
+            let mut accesses = recovery.accesses.borrow_mut();
+            accesses.push(Access { site, did });
+            if accesses.len() > ACCESSES_MAX {
+                drop(accesses);
                 fail("accesses persistent memory too often: it does not end");
             }
         }
@@ -221,9 +224,8 @@ impl Space {
     }
 
     /// What recovery did.
-    pub(crate) fn accesses(&self) -> Packed {
-        let all = self.recovery.get().map(|recovery| recovery.accesses.borrow_mut().take());
-        all.unwrap_or_default()
+    pub(crate) fn accesses(&self) -> Vec<Access> {
+        self.recovery.get().map_or_else(Vec::new, |recovery| recovery.accesses.take())
     }
 
     pub(crate) fn missing(&self) -> Vec<PoolPage> {

@@ -1,6 +1,5 @@
 //! What a server of an exploration is asked, and what it answers.
 
-use super::packed::Packed;
 use crate::request::{Fences, From, Place, Start};
 use seawall_explore::{Schedule, Trace};
 use seawall_memory::{Addr, Fence, Width};
@@ -48,7 +47,7 @@ pub(crate) enum Task {
     /// Record a run.
     Record(Schedule),
     /// Run on pools with these words.
-    Recover(Packed),
+    Recover(Vec<(Addr, u64)>),
 }
 
 /// What a server answers.
@@ -76,7 +75,7 @@ pub(crate) struct Done {
     /// The recorded run.
     pub(crate) trace: Option<Trace>,
     /// What recovery did.
-    pub(crate) accesses: Packed,
+    pub(crate) accesses: Vec<Access>,
     /// Threads that the program has started, `main` included, at one time.
     pub(crate) threads: usize,
     /// Pages that it stored to and that are not in the list.
@@ -102,14 +101,14 @@ pub(crate) enum End {
 }
 
 /// An access of recovery to persistent memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Access {
     /// The instruction.
     pub(crate) site: u64,
     pub(crate) did: Did,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Did {
     Read(Addr, Width, u64),
     Wrote(Addr, Width, u64),

@@ -47,7 +47,6 @@ pub(crate) fn acquire<D: Design>(
 ) -> Result<Fill, Gate> {
     let looked = now + hw.look_in(who.core, line);
     if let Some(fill) = promote(design, hw, who, line, writes, now)? {
-        hw.patience.answered(who, line, true);
         return Ok(fill);
     }
     let fill = grant(design, hw, who, line, writes, (now, looked))?;
@@ -101,7 +100,9 @@ fn grant<D: Design>(
                 return Err(Gate::At(again, Reason::LoadRemote));
             }
         }
-        pass(design.remote(hw, &Request { who, line, slot, now }))?;
+        let gate = design.remote(hw, &Request { who, line, slot, now });
+        hw.patience.answered(who, line, gate == Gate::Go);
+        pass(gate)?;
     } else {
         pass(design.miss(hw, who, line, now))?;
         hw.patience.answered(who, line, true);

@@ -8,7 +8,8 @@
 //!
 //! The same holds where a request waits until the owner's version of the line is durable. The owner
 //! hears of it first, and could write the next version before the request is repeated, each time.
-//! Such a request goes before the owner's next store to the line.
+//! Such a request goes before the owner's next store to the line, if the design asks for that
+//! ([`Patience::is_due_to_another`]): those do in which a request can wait for a version.
 
 use crate::core::Waiter;
 use crate::{Cycle, LineId};
@@ -37,7 +38,7 @@ pub(crate) struct Patience {
     waits: Vec<Option<Wait>>,
     /// The last cycle at which a request that has waited for too long is repeated.
     impatient_until: Cycle,
-    /// Requests that wait, or have waited, until a version of their line is durable.
+    /// Requests that a design lets wait, or has let wait, for their line.
     of_versions: Vec<(Waiter, LineId)>,
 }
 
@@ -70,8 +71,8 @@ impl Patience {
         others.any(|wait| wait.since < self.since(who, line, now))
     }
 
-    /// The request of `who` waits until a version of the line is durable, or the line can leave the
-    /// core that has written it.
+    /// The design lets the request of `who` wait until a version of the line is durable, or lets the
+    /// line leave the core that has it.
     #[inline]
     pub(crate) fn answered(&mut self, who: Waiter, line: LineId, can_leave: bool) {
         if can_leave && self.of_versions.is_empty() {

@@ -138,15 +138,13 @@ impl Design for Naive {
         }
     }
 
-    fn remote(&mut self, hw: &mut Hw<Durable>, request: &Request) -> Gate {
-        let gate = match self.holder(request.line) {
+    fn remote(&mut self, _: &mut Hw<Durable>, request: &Request) -> Gate {
+        match self.holder(request.line) {
             Some(core) if core != request.who.core && self.flaw != Flaw::IgnoresConflicts => {
                 self.wait(core, request.who, Reason::InterConflict)
             }
             _ => Gate::Go,
-        };
-        hw.patience.answered(request.who, request.line, gate == Gate::Go);
-        gate
+        }
     }
 
     fn may_prefetch(&self, _: &Hw<Durable>, core: usize, line: LineId) -> bool {

@@ -301,18 +301,6 @@ impl Epochs {
         let line = slot;
         self.ask_and_wait(hw, who, old, line, now, Reason::Replacement)
     }
-
-    /// Whether the line of a request can leave the caches that have it.
-    fn may_leave(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
-        let newest = self.live_in_core(hw, request.slot).or(self.live_in_bank(hw, request.slot));
-        if let Some(version) = newest.filter(|version| version.core != request.who.core) {
-            let gate = self.inter_conflict(hw, request, version);
-            if gate != Gate::Go {
-                return gate;
-            }
-        }
-        self.keep_version(hw, request.who, request.slot, request.now)
-    }
 }
 
 impl Design for Epochs {
@@ -399,9 +387,14 @@ impl Design for Epochs {
         if !hw.is_pm(request.line) {
             return Gate::Go;
         }
-        let gate = self.may_leave(hw, request);
-        hw.patience.answered(request.who, request.line, gate == Gate::Go);
-        gate
+        let newest = self.live_in_core(hw, request.slot).or(self.live_in_bank(hw, request.slot));
+        if let Some(version) = newest.filter(|version| version.core != request.who.core) {
+            let gate = self.inter_conflict(hw, request, version);
+            if gate != Gate::Go {
+                return gate;
+            }
+        }
+        self.keep_version(hw, request.who, request.slot, request.now)
     }
 
     fn may_prefetch(&self, hw: &Hw<Message>, core: usize, line: LineId) -> bool {
