@@ -71,8 +71,8 @@ impl Patience {
         others.any(|wait| wait.since < self.since(who, line, now))
     }
 
-    /// The design lets the request of `who` wait until a version of the line is durable, or lets the
-    /// line leave the core that has it.
+    /// The design lets the request of `who` wait until a version of the line is durable, or lets
+    /// the line leave the core that has it.
     #[inline]
     pub(crate) fn answered(&mut self, who: Waiter, line: LineId, can_leave: bool) {
         if can_leave && self.of_versions.is_empty() {
