@@ -71,6 +71,12 @@ flaws! {
         OldList,
         /// Data is changed in place before its old values are durable.
         LateUndo,
+        /// Old values are logged in whole words, and so restored with their neighbours.
+        WholeWords,
+        /// Where programs store in place, a transaction ends without flushing what it stored.
+        UnflushedStores,
+        /// Where programs store in place, no fence stands before the record of a transaction's end.
+        EarlyEndMark,
         /// Logs are truncated without waiting for threads that are storing what they logged.
         NoWait,
         /// Recovery replays records thread by thread, not in the order of their stamps.

@@ -53,6 +53,8 @@ const KIND_TOGETHER: u64 = u64::from_le_bytes(*b"heap  v2");
 
 /// The kind of pools whose objects may move; the word behind the layout's numbers has flags.
 const KIND_MOVING: u64 = u64::from_le_bytes(*b"heap  v3");
+/// The kind of pools whose programs may store in place, with flags, too.
+const KIND_IN_PLACE: u64 = u64::from_le_bytes(*b"heap  v4");
 /// Flag in that word: the pool may have shelves.
 const TOGETHER: u64 = 1;
 
@@ -80,6 +82,12 @@ pub struct HeapOptions {
     /// more locked operation. Such a pool grows before it searches for empty chunks of one size to
     /// use for another: cycles of defragmentation return those.
     pub defragment: bool,
+    /// Whether the program also stores to objects and the root outside of transactions, with plain
+    /// stores that it flushes itself. In such a pool a committed value is never stored again after
+    /// a crash; elsewhere it can be, hundreds of transactions later, so that bytes which
+    /// transactions write must be written by transactions only. A transaction that writes costs two
+    /// more fences. Not together with `defragment`.
+    pub in_place: bool,
 }
 
 impl Default for HeapOptions {
@@ -93,6 +101,7 @@ impl Default for HeapOptions {
             root_shape: 0,
             together: false,
             defragment: false,
+            in_place: false,
         }
     }
 }
@@ -137,6 +146,9 @@ impl HeapOptions {
             ("log_bytes", self.log_bytes, LOG_BYTES_MIN, LOG_BYTES_MAX),
             ("root_bytes", self.root_bytes, 0, ROOT_BYTES_MAX),
         ];
+        if self.defragment && self.in_place {
+            return Err(HeapError::Exclusive);
+        }
         match options.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
             None => Ok(()),
             Some((what, value, low, high)) => Err(HeapError::Option { what, value, low, high }),
@@ -178,6 +190,8 @@ pub struct Heap {
     pub(crate) uuid: u128,
     /// Whether shelves can be made.
     pub(crate) together: bool,
+    /// Whether programs store in place, too.
+    pub(crate) in_place: bool,
     /// A hash of the types that the root leads to; 0 if the pool has none.
     pub(crate) reached_shape: u64,
     /// The memory that the heap was opened on, if that has thread slots.
@@ -207,15 +221,17 @@ impl Heap {
         ] = header.roots;
         let moves = kind == KIND_MOVING;
         let numbers = Numbers { threads, log_bytes, chunks_max, root_shape, root_bytes, moves };
-        let is_known = !moves || flags & !TOGETHER == 0;
+        let in_place = kind == KIND_IN_PLACE;
+        let has_flags = moves || in_place;
+        let is_known = !has_flags || flags & !TOGETHER == 0;
         if !Heap::is_described_by(&header) || !is_known || !numbers.are_sound() {
             return Err(AccessError::damaged("its header describes no heap").into());
         }
         let layout = Layout::of(numbers);
-        let together = kind == KIND_TOGETHER || moves && flags & TOGETHER != 0;
+        let together = kind == KIND_TOGETHER || has_flags && flags & TOGETHER != 0;
         let uuid = header.uuid;
         let flaw = Planted::default();
-        let heap = Heap { layout, flaw, uuid, together, reached_shape, memory: None };
+        let heap = Heap { layout, flaw, uuid, together, in_place, reached_shape, memory: None };
         if layout.pm_bytes(0) > bytes {
             let header = layout.pm_bytes(0);
             return Err(HeaderError::Truncated { header, actual: bytes }.into());
@@ -243,12 +259,18 @@ impl Heap {
 
     /// Whether the header is that of a heap, not of another kind of pool.
     pub fn is_described_by(header: &pool::Header) -> bool {
-        [KIND, KIND_TOGETHER, KIND_MOVING].contains(&header.roots[0])
+        [KIND, KIND_TOGETHER, KIND_MOVING, KIND_IN_PLACE].contains(&header.roots[0])
     }
 
     /// Whether objects can be moved ([`HeapOptions::defragment`]).
     pub fn moves(&self) -> bool {
         self.layout.numbers.moves
+    }
+
+    /// Whether programs may also store in place, outside of transactions
+    /// ([`HeapOptions::in_place`]).
+    pub fn stores_in_place(&self) -> bool {
+        self.in_place
     }
 
     /// Panics if `memory` is known not to be the one that the heap was opened on.

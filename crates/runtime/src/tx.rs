@@ -20,12 +20,17 @@
 //!
 //! Truncating the logs costs two fences and a flush of each changed line, once in some hundreds of
 //! transactions.
+//!
+//! Both kinds log new values, which a crash stores again. So bytes that a transaction has written
+//! must not be stored in any other way, unless the pool was made [for that](in_place).
 
 pub(crate) mod buffers;
 pub(crate) mod checksum;
 pub(crate) mod direct;
+mod in_place;
 mod index;
 mod lines;
+mod ranges;
 pub(crate) mod reach;
 pub(crate) mod record;
 pub(crate) mod recovery;
@@ -36,9 +41,7 @@ pub(crate) mod undo_log;
 
 use crate::alloc::block::Block;
 use crate::{AccessError, Heap, Session, TxError};
-use buffers::Buffers;
-use index::Found;
-use record::spread;
+use buffers::{Buffers, Notes, NotesMark};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt, Width, Word};
 
 /// Which values a transaction logs.
@@ -62,10 +65,10 @@ pub struct Tx<'s, 'm, M: Memory> {
 
 /// The state that is restored when a nested transaction fails.
 struct Mark {
-    new: usize,
+    words: NotesMark,
+    own: NotesMark,
     taken: usize,
     freed: usize,
-    over: usize,
     was: usize,
 }
 
@@ -89,7 +92,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[inline]
     #[track_caller]
     pub fn load<W: Word>(&self, at: Addr) -> W {
-        if self.session.buffers.places.is_empty() {
+        if self.session.buffers.words.places.is_empty() {
             return self.session.memory.load(at);
         }
         let word = Addr::from_bits(at.bits() & !7);
@@ -101,7 +104,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[inline]
     #[track_caller]
     pub fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
-        let places = &self.session.buffers.places;
+        let places = &self.session.buffers.words.places;
         if places.is_empty() || places.has_none(at, at.plus(LINE_BYTES)) {
             return self.session.memory.load_line(at);
         }
@@ -118,24 +121,24 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     #[inline]
     #[track_caller]
-    pub(crate) fn load_word(&self, word: Addr) -> u64 {
-        let buffers = &self.session.buffers;
-        match buffers.places.find(word) {
-            None => self.session.memory.load(word),
-            Some(Found::Word(place)) => buffers.new.word(place),
-            Some(Found::Bytes(place)) => {
-                let bits = spread(buffers.new.mask(place));
-                let below: u64 = self.session.memory.load(word);
-                below & !bits | buffers.new.word(place) & bits
-            }
-        }
+    fn load_word(&self, word: Addr) -> u64 {
+        self.session.buffers.words.load(self.session.memory, word)
+    }
+
+    /// A word of the allocator, as this transaction sees it.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn load_own(&self, word: Addr) -> u64 {
+        let Buffers { words, own, .. } = &self.session.buffers;
+        let notes = if self.session.heap.in_place { own } else { words };
+        notes.load(self.session.memory, word)
     }
 
     /// Reads `into.len()` bytes from `at`, of any alignment, as this transaction sees them.
     #[track_caller]
     pub fn read(&self, at: Addr, into: &mut [u8]) {
         self.session.memory.read(at, into);
-        if self.session.buffers.places.is_empty() {
+        if self.session.buffers.words.places.is_empty() {
             return;
         }
         let mut done = 0;
@@ -144,7 +147,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             let skip = (here.bits() % 8) as usize;
             let count = (8 - skip).min(into.len() - done);
             let word = Addr::from_bits(here.bits() & !7);
-            if self.session.buffers.places.find(word).is_some() {
+            if self.session.buffers.words.places.find(word).is_some() {
                 let bytes = self.load_word(word).to_le_bytes();
                 into[done..done + count].copy_from_slice(&bytes[skip..skip + count]);
             }
@@ -188,10 +191,10 @@ impl<M: Memory> Tx<'_, '_, M> {
             let in_line = (LINE_BYTES - here.bits() % LINE_BYTES) as usize;
             let words = in_line.min(from.len() - done) / 8 * 8;
             let end = here.plus(words as u64);
-            let buffers = &mut self.session.buffers;
-            if words > 0 && here.bits().is_multiple_of(8) && buffers.places.has_none(here, end) {
-                let place = buffers.new.push_words(here, &from[done..done + words]);
-                buffers.places.put_run(here, end, place);
+            let Notes { record, places, .. } = &mut self.session.buffers.words;
+            if words > 0 && here.bits().is_multiple_of(8) && places.has_none(here, end) {
+                let place = record.push_words(here, &from[done..done + words]);
+                places.put_run(here, end, place);
                 done += words;
             } else {
                 done += self.write_in_word(here, &from[done..]);
@@ -233,7 +236,6 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// # Errors
     /// What `inner` returns.
     pub fn nested<T, E>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
-        self.session.buffers.new.close();
         let mark = self.mark();
         self.session.buffers.depth += 1;
         let outcome = inner(self);
@@ -244,30 +246,30 @@ impl<M: Memory> Tx<'_, '_, M> {
         outcome
     }
 
-    fn mark(&self) -> Mark {
-        let buffers = &self.session.buffers;
+    fn mark(&mut self) -> Mark {
+        let buffers = &mut self.session.buffers;
         Mark {
-            new: buffers.new.len(),
+            words: buffers.words.mark(),
+            own: buffers.own.mark(),
             taken: buffers.taken.len(),
             freed: buffers.freed.len(),
-            over: buffers.over.len(),
             was: buffers.was.len(),
         }
     }
 
     fn return_to(&mut self, mark: &Mark) {
         let buffers = &mut self.session.buffers;
-        for (at, value) in buffers.was.drain(mark.was..).rev() {
-            self.session.memory.store(at, value);
+        for (at, bytes) in buffers.was.drain(mark.was..).rev() {
+            self.session.memory.write(at, &bytes);
         }
-        for (place, value, mask) in buffers.over.drain(mark.over..).rev() {
-            buffers.new.restore(place, value, mask);
-        }
-        buffers.new.truncate(mark.new);
-        buffers.places.clear();
-        buffers.new.index(&mut buffers.places);
+        buffers.words.return_to(mark.words);
+        buffers.own.return_to(mark.own);
         buffers.freed.truncate(mark.freed);
         let taken: Vec<Block> = buffers.taken.drain(mark.taken..).collect();
+        buffers.fresh.clear();
+        for block in &buffers.taken {
+            buffers.fresh.add(block.at, block.end());
+        }
         self.session.give_back(&taken);
     }
 
@@ -288,88 +290,45 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.put_bytes(word, mask << skip, bits << (8 * skip));
     }
 
-    /// Adds bytes of a word to the record.
+    /// Adds bytes of a word of the program.
     #[inline]
-    pub(crate) fn put_bytes(&mut self, word: Addr, mask: u8, value: u64) {
-        let Buffers { new, places, over, depth, .. } = &mut self.session.buffers;
-        let place = places.place(word);
-        let found = place.found();
-        if let Some(Found::Word(at) | Found::Bytes(at)) = found
-            && *depth > 0
-        {
-            let is_part = matches!(found, Some(Found::Bytes(_)));
-            let mask = if is_part { new.mask(at) } else { 0 };
-            over.push((at, new.word(at), mask));
-        }
-        match found {
-            Some(Found::Word(at)) => {
-                let bits = spread(mask);
-                new.set_word(at, new.word(at) & !bits | value & bits);
-            }
-            Some(Found::Bytes(at)) if mask != 0xff => new.widen(at, mask, value),
-            _ if mask == 0xff => place.set(Found::Word(new.push_word(word, value))),
-            _ => place.set(Found::Bytes(new.push_bytes(word, mask, value))),
-        }
+    fn put_bytes(&mut self, word: Addr, mask: u8, value: u64) {
+        let Buffers { words, depth, .. } = &mut self.session.buffers;
+        words.put(word, mask, value, *depth > 0);
     }
 
-    /// Undo: logs the old values of the words of the ranges that are not logged yet.
+    /// Adds bytes of a word of the allocator.
+    #[inline]
+    pub(crate) fn put_own(&mut self, word: Addr, mask: u8, value: u64) {
+        let is_nested = self.session.buffers.depth > 0;
+        self.own_notes().put(word, mask, value, is_nested);
+    }
+
+    /// Where changes of the allocator are noted.
+    #[inline]
+    pub(crate) fn own_notes(&mut self) -> &mut Notes {
+        let Buffers { words, own, .. } = &mut self.session.buffers;
+        if self.session.heap.in_place { own } else { words }
+    }
+
+    /// Undo: logs the old values of the bytes of the ranges that are not logged yet.
     fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
-        let mut added = Vec::new();
-        for (at, bytes) in ranges.iter().filter(|(_, bytes)| *bytes > 0) {
-            let end = Addr::from_bits((at.bits() + bytes).next_multiple_of(8));
-            let mut word = Addr::from_bits(at.bits() & !7);
-            while word < end {
-                let stop = end.min(word.line().start().plus(LINE_BYTES));
-                self.save_in_line(word, stop, &mut added);
-                word = stop;
-            }
-        }
-        match self.session.undo.save(self.session.memory) {
-            Ok(0) => Ok(()),
-            Ok(bytes) => {
-                self.session.log.count_record(bytes);
-                Ok(())
-            }
-            Err(full) => {
-                for (word, end) in added {
-                    self.session.buffers.saved.remove(word, end);
-                }
-                Err(full)
-            }
-        }
-    }
-
-    /// Notes the old values of the words from `word` to `end`, all of one line.
-    fn save_in_line(&mut self, word: Addr, end: Addr, added: &mut Vec<(Addr, Addr)>) {
-        let mut line = [0; LINE_BYTES as usize];
-        let old = &mut line[..(end.bits() - word.bits()) as usize];
         let session = &mut *self.session;
-        let buffers = &mut session.buffers;
-        if buffers.depth == 0 && buffers.taken.is_empty() && buffers.saved.has_none(word, end) {
-            session.memory.read(word, old);
-            session.undo.note(word, old);
-            buffers.saved.put_run(word, end, 1);
-            added.push((word, end));
-            return;
+        let Buffers { saved, fresh, was, depth, .. } = &mut session.buffers;
+        for (start, end) in ranges.iter().map(|(at, bytes)| (*at, at.plus(*bytes))) {
+            if *depth > 0 {
+                let mut old = vec![0; (end.bits() - start.bits()) as usize];
+                session.memory.read(start, &mut old);
+                was.push((start, old));
+            }
+            saved.missing(start, end, |from, to| {
+                fresh.missing(from, to, |from, to| session.undo.note(session.memory, from, to));
+            });
         }
-        for word in (word.bits()..end.bits()).step_by(8).map(Addr::from_bits) {
-            let buffers = &mut self.session.buffers;
-            let old: u64 = self.session.memory.load(word);
-            if buffers.depth > 0 {
-                buffers.was.push((word, old));
-            }
-            if buffers.saved.find(word).is_some() {
-                continue;
-            }
-            buffers.saved.put(word, Found::Word(1));
-            if !self.is_fresh(word) {
-                self.session.undo.note(word, &old.to_le_bytes());
-                added.push((word, word.plus(8)));
-            }
+        session.save_noted()?;
+        for (at, bytes) in ranges {
+            session.buffers.saved.add(*at, at.plus(*bytes));
         }
-    }
-
-    fn is_fresh(&self, at: Addr) -> bool {
-        self.session.buffers.taken.iter().any(|block| block.holds(at))
+        Ok(())
     }
 }

@@ -8,6 +8,7 @@ mod fixtures;
 mod generations;
 mod heap;
 mod hostile;
+mod in_place;
 mod misuse;
 mod pairs;
 mod threads;

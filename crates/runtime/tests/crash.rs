@@ -115,6 +115,18 @@ fn no_crash_breaks_a_script_whose_log_goes_through_the_caches() {
 }
 
 #[test]
+fn no_crash_breaks_a_script_in_a_pool_whose_programs_store_in_place() {
+    let options = HeapOptions { in_place: true, together: true, ..options(1, 6) };
+    for steps in [every_kind_of_step(), sharing().1] {
+        for kind in [Logging::Redo, Logging::Undo] {
+            let (route, how) = (RouteChoice::Uncached, Search::new(Model::Px86));
+            explore_by(route, &options, &steps, kind, &how, HeapFlaw::None)
+                .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
+        }
+    }
+}
+
+#[test]
 fn no_crash_breaks_large_objects_and_the_reuse_of_their_place() {
     let steps = [
         ScriptStep::Alloc(0, 5000),

@@ -5,7 +5,7 @@ use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Schedule, Search, Trace, Traced, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use seawall_runtime::{DIRECT_BYTES, Heap, Logging, Session, TxError};
+use seawall_runtime::{DIRECT_BYTES, Heap, HeapOptions, Logging, Session, TxError};
 use seawall_testkit::script::{NAME, ScriptStep, options};
 use std::collections::BTreeSet;
 
@@ -13,17 +13,23 @@ type Sessions<'m, 'a> = Session<'m, Traced<'a>>;
 
 /// What a program does to a heap with room for everything, its logs retired.
 fn traced(program: impl Fn(&mut Sessions<'_, '_>) + Clone + 'static) -> Trace {
-    let options = options(1, 6);
+    traced_in(&options(1, 6), program)
+}
+
+fn traced_in(
+    options: &HeapOptions,
+    program: impl Fn(&mut Sessions<'_, '_>) + Clone + 'static,
+) -> Trace {
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
-    let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
+    let heap = Heap::create(&image, NAME, 7, options).expect("good options");
     record(image, &Schedule::default(), move |memory| program(&mut heap.join(memory)))
         .expect("it ends")
 }
 
 /// The fences of each operation of a program that ends each with an output.
-fn fences(program: impl Fn(&mut Sessions<'_, '_>) + Clone + 'static) -> Vec<u32> {
+fn fences(trace: &Trace) -> Vec<u32> {
     let (mut all, mut count) = (Vec::new(), 0);
-    for event in traced(program).events() {
+    for event in trace.events() {
         match event.kind {
             Kind::Order | Kind::Drain => count += 1,
             Kind::Output { .. } => all.push(std::mem::take(&mut count)),
@@ -43,11 +49,19 @@ fn aborted<M: Memory>(session: &mut Session<'_, M>, kind: Logging, at: Addr) {
 
 #[test]
 fn every_operation_has_the_fences_that_its_documentation_says() {
-    let counted = fences(|session| {
+    // A fresh chunk, for the first and the last one, costs one more.
+    assert_eq!(counted(false), [2, 1, 1, 1, 2, 0, 2, 0, 3]);
+    // Old values, new ones, the end.
+    assert_eq!(counted(true), [4, 3, 3, 3, 3, 0, 3, 0, 4]);
+}
+
+/// The fences of one operation after the other.
+fn counted(in_place: bool) -> Vec<u32> {
+    let trace = traced_in(&HeapOptions { in_place, ..options(1, 6) }, |session| {
         let memory = session.memory();
         let root = session.heap().root();
         let words = |at: Addr| [at, at.plus(16), at.plus(32)];
-        session.alloc_into(root, 40, &[1; 40]).expect("room"); // a fresh chunk: one more
+        session.alloc_into(root, 40, &[1; 40]).expect("room");
         memory.output(0);
         session.free_from(root).expect("an object");
         memory.output(1);
@@ -74,16 +88,19 @@ fn every_operation_has_the_fences_that_its_documentation_says() {
             tx.fill(at, &[5; DIRECT_BYTES as usize])?;
             tx.store(root.plus(24), at)
         });
-        filled.expect("room"); // a fresh chunk: one more
+        filled.expect("room");
         memory.output(8);
     });
-    assert_eq!(counted, [2, 1, 1, 1, 2, 0, 2, 0, 3]);
+    fences(&trace)
 }
 
 #[test]
 fn no_line_is_flushed_twice_between_two_fences() {
-    for kind in [Logging::Redo, Logging::Undo] {
-        let trace = traced(move |session| {
+    for (kind, in_place) in
+        [Logging::Redo, Logging::Undo].map(|kind| [(kind, false), (kind, true)]).as_flattened()
+    {
+        let (kind, options) = (*kind, HeapOptions { in_place: *in_place, ..options(1, 6) });
+        let trace = traced_in(&options, move |session| {
             for round in 0..3 {
                 for number in 1..6 {
                     let step = if number == 1 {

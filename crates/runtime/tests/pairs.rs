@@ -60,11 +60,11 @@ fn operations() -> Vec<Op> {
 const OWN: u64 = LINKS / 2;
 const NUMBER: u64 = 90;
 /// Without a number: one pair of so many, and so many runs of each.
-const EVERY: usize = 13;
+const EVERY: usize = 25;
 const FEW: usize = 4;
 
-fn pool_options() -> HeapOptions {
-    HeapOptions { bytes_max: 10 << 16, ..options(2, 2) }
+fn pool_options(in_place: bool) -> HeapOptions {
+    HeapOptions { bytes_max: 10 << 16, in_place, ..options(2, 2) }
 }
 
 impl Op {
@@ -150,8 +150,8 @@ impl Op {
 }
 
 /// A pool in which each thread has an object, and an empty slot that is for one of 30 bytes.
-fn pool() -> (Image, Heap) {
-    let options = pool_options();
+fn pool(in_place: bool) -> (Image, Heap) {
+    let options = pool_options(in_place);
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let image = image.with_room(options.pm_bytes_max());
     let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
@@ -170,8 +170,8 @@ fn pool() -> (Image, Heap) {
 }
 
 /// The state that both operations leave, each of which changes slots of its own only.
-fn after(ops: [Op; 2]) -> State {
-    let (image, heap) = pool();
+fn after(ops: [Op; 2], in_place: bool) -> State {
+    let (image, heap) = pool(in_place);
     for (slot, op) in (0..).step_by(OWN as usize).zip(ops) {
         op.run_joined(&image, &heap, slot);
     }
@@ -179,10 +179,10 @@ fn after(ops: [Op; 2]) -> State {
 }
 
 /// The first bad image of any run, and how many runs there were.
-fn explore(ops: [Op; 2], limit: usize, flaw: HeapFlaw) -> (usize, Option<String>) {
-    let (image, heap) = pool();
+fn explore(ops: [Op; 2], in_place: bool, limit: usize, flaw: HeapFlaw) -> (usize, Option<String>) {
+    let (image, heap) = pool(in_place);
     let before = read(&image, &heap).expect("whole");
-    let after = after(ops);
+    let after = after(ops, in_place);
     let heap = heap.with_flaw(flaw);
     let run = |schedule: &Schedule| {
         record(image.clone(), schedule, move |memory| {
@@ -222,14 +222,15 @@ fn no_crash_breaks_any_two_operations_of_two_threads() {
     let (limit, step) = limit.map_or((FEW, EVERY), |limit| (limit, 1));
     let all = operations();
     let pairs = all.iter().flat_map(|one| all.iter().map(move |other| [*one, *other]));
-    let pairs: Vec<[Op; 2]> = pairs.step_by(step).collect();
+    let pairs = pairs.flat_map(|ops| [false, true].map(|in_place| (ops, in_place)));
+    let pairs: Vec<([Op; 2], bool)> = pairs.step_by(step).collect();
     let (next, runs) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let bad = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                while let Some(ops) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (made, finding) = explore(*ops, limit, HeapFlaw::None);
+                while let Some((ops, in_place)) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (made, finding) = explore(*ops, *in_place, limit, HeapFlaw::None);
                     runs.fetch_add(made, Ordering::Relaxed);
                     bad.lock().expect("no panic").extend(finding);
                 }
@@ -245,9 +246,9 @@ fn no_crash_breaks_any_two_operations_of_two_threads() {
 #[test]
 fn pairs_find_logs_that_are_retired_too_early_and_chunks_that_are_counted_too_early() {
     let ops = [Op::Replace(Logging::Redo, 40), Op::Retire];
-    let (runs, finding) = explore(ops, 400, HeapFlaw::NoWait);
+    let (runs, finding) = explore(ops, false, 400, HeapFlaw::NoWait);
     assert!(finding.is_some(), "not caught in {runs} runs");
     let ops = [Op::Replace(Logging::Redo, 70_000), Op::Store(Logging::Redo)];
-    let (_, finding) = explore(ops, 4, HeapFlaw::EarlyGrowth);
+    let (_, finding) = explore(ops, false, 4, HeapFlaw::EarlyGrowth);
     assert!(finding.is_some(), "no pool grows");
 }

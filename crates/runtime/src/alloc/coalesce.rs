@@ -354,7 +354,7 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     fn tag_of(&self, start: Addr, granule: u64) -> Result<Option<u8>, AccessError> {
         let at = start.plus(granule);
-        let word = self.load_word(Addr::from_bits(at.bits() & !7));
+        let word = self.load_own(Addr::from_bits(at.bits() & !7));
         let state = (word >> (8 * (at.bits() % 8))) as u8;
         if !chunk::is_state(state) {
             let object = start.plus(SHELF_STATE_BYTES + GRANULE_BYTES * granule);
@@ -382,7 +382,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             if self.session.heap.flaw.is(HeapFlaw::UnloggedStates) && granule > first {
                 (granule..stop).for_each(|at| self.session.memory.store(start.plus(at), rest));
             } else {
-                self.put_bytes(start.plus(word), mask, value);
+                self.put_own(start.plus(word), mask, value);
             }
             granule = stop;
         }

@@ -6,7 +6,7 @@ use crate::alloc::shelf::{Placement, needs_lines};
 use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
 use crate::flaws::HeapFlaw;
 use crate::tx::direct::DIRECT_BYTES;
-use crate::{Tx, TxError};
+use crate::{Logging, Tx, TxError};
 use seawall_memory::{Addr, Memory};
 
 impl<M: Memory> Tx<'_, '_, M> {
@@ -44,7 +44,11 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// Records an object of that type in the block that was taken.
     pub(crate) fn note(&mut self, block: Block, tag: u8) -> Addr {
-        self.session.buffers.taken.push(block);
+        let buffers = &mut self.session.buffers;
+        buffers.taken.push(block);
+        if self.kind == Logging::Undo || self.session.heap.in_place {
+            buffers.fresh.add(block.at, block.end());
+        }
         let start = self.session.heap.layout.chunk(block.chunk);
         match block.kind {
             Kind::Small(class) => self.put_state(state_at(start, class, block.at), tag),
@@ -73,7 +77,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             Kind::Shelf(count) => self.put_granules(&block, count, 0),
         }
         if block.bytes() >= DIRECT_BYTES && !self.session.heap.flaw.is(HeapFlaw::NoFreed) {
-            self.session.buffers.new.push_freed(block.at, block.bytes());
+            self.own_notes().record.push_freed(block.at, block.bytes());
         }
         self.session.buffers.freed.push(block);
     }
@@ -86,7 +90,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         let Some(chunk) = chunk else { return Err(none) };
         let entry_at = layout.chunk_entry(chunk);
         let start = layout.chunk(chunk);
-        let entry = self.session.decode(entry_at, self.load_word(entry_at))?;
+        let entry = self.session.decode(entry_at, self.load_own(entry_at))?;
         if !self.session.has_chunk(chunk + entry.length() - 1) {
             chunk::check_end(chunk, entry, self.session.chunks())?;
         }
@@ -99,7 +103,7 @@ impl<M: Memory> Tx<'_, '_, M> {
                     return Err(none);
                 }
                 let state = start.plus(block);
-                let word = self.load_word(Addr::from_bits(state.bits() & !7));
+                let word = self.load_own(Addr::from_bits(state.bits() & !7));
                 let state = (word >> (8 * (state.bits() % 8))) as u8;
                 if !chunk::is_state(state) {
                     return Err(chunk::no_state(at, state).into());
@@ -120,11 +124,11 @@ impl<M: Memory> Tx<'_, '_, M> {
     fn put_state(&mut self, at: Addr, tag: u8) {
         let (word, byte) = (Addr::from_bits(at.bits() & !7), at.bits() % 8);
         let state = chunk::state(tag);
-        self.put_bytes(word, 1 << byte, u64::from(state) << (8 * byte));
+        self.put_own(word, 1 << byte, u64::from(state) << (8 * byte));
     }
 
     fn put_entry(&mut self, chunk: u64, entry: Chunk) {
         let at = self.session.heap.layout.chunk_entry(chunk);
-        self.put_bytes(at, 0xff, entry.encode(at));
+        self.put_own(at, 0xff, entry.encode(at));
     }
 }

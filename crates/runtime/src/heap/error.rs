@@ -102,6 +102,12 @@ pub enum HeapError {
         /// The most.
         high: u64,
     },
+    /// Options that exclude each other.
+    #[error(
+        "a heap whose programs store in place cannot be defragmented: leave out `in_place` or \
+         `defragment`"
+    )]
+    Exclusive,
     /// There is something in the pool that was to become a heap.
     #[error("the pool is not empty: open the heap that it holds, or make one in a new file")]
     Exists,

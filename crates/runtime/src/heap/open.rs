@@ -3,7 +3,10 @@
 use super::checked_word;
 use super::layout::Layout;
 use super::session::Session;
-use super::{Heap, HeapError, HeapOptions, KIND, KIND_MOVING, KIND_TOGETHER, Recovered, TOGETHER};
+use super::{
+    Heap, HeapError, HeapOptions, KIND, KIND_IN_PLACE, KIND_MOVING, KIND_TOGETHER, Recovered,
+    TOGETHER,
+};
 use crate::alloc::size_class::CHUNK_BYTES;
 #[cfg(feature = "flaws")]
 use crate::flaws::HeapFlaw;
@@ -51,12 +54,14 @@ impl Heap {
         memory.flush(layout.chunks, 8);
         fill(&layout);
         let numbers = layout.numbers;
-        let kind = match (options.defragment, options.together) {
-            (true, _) => KIND_MOVING,
-            (false, true) => KIND_TOGETHER,
-            (false, false) => KIND,
+        let kind = match options {
+            HeapOptions { defragment: true, .. } => KIND_MOVING,
+            HeapOptions { in_place: true, .. } => KIND_IN_PLACE,
+            HeapOptions { together: true, .. } => KIND_TOGETHER,
+            _ => KIND,
         };
-        let flags = if options.defragment && options.together { TOGETHER } else { 0 };
+        let has_flags = options.defragment || options.in_place;
+        let flags = if has_flags && options.together { TOGETHER } else { 0 };
         let roots = [
             kind,
             numbers.threads,
@@ -68,9 +73,9 @@ impl Heap {
             reached_shape,
         ];
         pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
-        let together = options.together;
+        let HeapOptions { together, in_place, .. } = *options;
         let flaw = Planted::default();
-        let heap = Heap { layout, flaw, uuid, together, reached_shape, memory: None };
+        let heap = Heap { layout, flaw, uuid, together, in_place, reached_shape, memory: None };
         let heap = heap.on(memory);
         heap.start(memory, 0);
         Ok(heap)

@@ -9,7 +9,7 @@ use crate::defrag::scope::Scope;
 use crate::locks::holds::Holds;
 use crate::tx::buffers::Buffers;
 use crate::tx::recovery;
-use crate::tx::redo_log::{Log, LogCounts, Wait};
+use crate::tx::redo_log::{Log, LogCounts};
 use crate::tx::undo_log::Undo;
 use crate::{AccessError, Route, RouteChoice, RouteCounts};
 use seawall_memory::{Addr, Memory, MemoryExt, ThreadSlot, Word};
@@ -120,7 +120,7 @@ impl<'m, M: Memory> Session<'m, M> {
     fn seated_on(memory: &'m M, heap: Heap, seat: Option<ThreadSlot>) -> Session<'m, M> {
         let thread = memory.thread() as u64;
         let log = Box::new(Log::new(memory, &heap, thread));
-        let left_open = recovery::undo_left_open(memory, &heap, thread);
+        let left_open = recovery::left_open(memory, &heap, thread);
         let mut session = Session {
             memory,
             heap,
@@ -139,12 +139,12 @@ impl<'m, M: Memory> Session<'m, M> {
             scope: Scope::default(),
         };
         session.buffers.clear();
-        if let Some(mut record) = left_open {
-            session.in_scope(|session| {
-                let done = session.log.commit(memory, &mut record, Wait::Durable);
-                done.expect("old values fit the log of new ones");
-            });
-            *session.undo = Undo::new(memory, &heap, thread);
+        if let Some(number) = left_open {
+            let mut is_back = false;
+            session.in_scope(|session| is_back = session.put_back(number).is_ok());
+            if is_back {
+                *session.undo = Undo::new(memory, &heap, thread);
+            }
         }
         session
     }

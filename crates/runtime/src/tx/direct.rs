@@ -4,6 +4,9 @@
 //! new object is written in place, past the caches, and made durable by a fence before the record
 //! that makes it reachable. Log records of earlier uses of the place must not be replayed over it,
 //! so freeing a block of that size logs that its bytes are void.
+//!
+//! In pools whose programs store in place, smaller ones are written in place, too, through the
+//! caches.
 
 use super::{Logging, Tx};
 use crate::TxError;
@@ -20,24 +23,34 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// As [`store`](Tx::store).
     #[track_caller]
     pub fn fill(&mut self, at: Addr, from: &[u8]) -> Result<(), TxError> {
-        let bytes = from.len() as u64;
+        let end = at.plus(from.len() as u64);
         let is_fresh = || {
             let mut taken = self.session.buffers.taken.iter();
-            taken.any(|block| block.holds(at) && block.end() >= at.plus(bytes))
+            taken.any(|block| block.holds(at) && block.end() >= end)
         };
-        if bytes < DIRECT_BYTES || !is_fresh() || self.was_stored(at, bytes) {
+        let is_large = from.len() as u64 >= DIRECT_BYTES;
+        // A nested transaction that fails must find the old content of an object.
+        let is_free_to_store = self.session.heap.in_place && self.session.buffers.depth == 0;
+        if !(is_large || is_free_to_store) || !is_fresh() || self.was_stored(at, end) {
             return self.write(at, from);
         }
-        self.session.memory.write_nt(at, from);
-        self.session.buffers.direct = true;
+        if is_large {
+            self.session.memory.write_nt(at, from);
+            self.session.buffers.direct = true;
+        } else {
+            // The commit flushes all of a fresh object.
+            self.session.memory.write(at, from);
+        }
         Ok(())
     }
 
     /// Whether words of the range are in the record already, which would be stored over it.
-    fn was_stored(&self, at: Addr, bytes: u64) -> bool {
+    fn was_stored(&self, start: Addr, end: Addr) -> bool {
         let buffers = &self.session.buffers;
-        let words = if self.kind == Logging::Redo { &buffers.places } else { &buffers.saved };
-        let mut words = words.words();
-        words.any(|word| word.plus(8) > at && word < at.plus(bytes))
+        if self.kind == Logging::Undo {
+            return !self.session.heap.in_place && buffers.saved.overlaps(start, end);
+        }
+        let mut words = buffers.words.places.words();
+        words.any(|word| word.plus(8) > start && word < end)
     }
 }

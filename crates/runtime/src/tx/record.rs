@@ -26,7 +26,7 @@
 
 use super::checksum::{Keys, LINE_WORDS};
 use super::index::{Found, Index};
-use seawall_memory::{Addr, LINE_BYTES};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Words of a record's header.
 pub(crate) const HEADER_WORDS: usize = 3;
@@ -221,6 +221,47 @@ impl Builder {
         if mask != 0 {
             let head = self.word(place - 1) & ((1 << COUNT_SHIFT) - 1);
             self.set_word(place - 1, head | u64::from(mask) << COUNT_SHIFT);
+        }
+    }
+
+    /// Appends the values that `memory` has from `from` to `to`, to the byte.
+    pub(crate) fn push_from<M: Memory>(&mut self, memory: &M, from: Addr, to: Addr) {
+        let mut at = from;
+        while at < to {
+            let (skip, rest) = (at.bits() % 8, to.bits() - at.bits());
+            let bytes = if skip == 0 && rest >= 8 {
+                let words = (rest / 8).min(COUNT_MAX as u64);
+                let place = self.words.len() + 1;
+                self.push(head(at, WORDS, words));
+                self.words.resize(place + words as usize, [0; 8]);
+                memory.read(at, self.words[place..].as_flattened_mut());
+                8 * words
+            } else {
+                let bytes = rest.min(8 - skip);
+                let word = Addr::from_bits(at.bits() - skip);
+                let mask = (((1u16 << bytes) - 1) << skip) as u8;
+                self.push_bytes(word, mask, memory.load(word));
+                bytes
+            };
+            at = at.plus(bytes);
+        }
+        self.open = None;
+    }
+
+    /// Appends an entry of another record.
+    pub(crate) fn push_entry(&mut self, entry: Entry<'_>) {
+        match entry {
+            Entry::Words(at, values) => {
+                self.open = None;
+                self.push(head(at, WORDS, values.len() as u64));
+                self.words.extend_from_slice(values);
+            }
+            Entry::Bytes(at, mask, value) => {
+                self.push_bytes(at, mask, value);
+            }
+            Entry::End(number) => self.push_end(number),
+            Entry::Freed(at, bytes) => self.push_freed(at, bytes),
+            Entry::Before(lines) => self.push_before(lines),
         }
     }
 

@@ -99,30 +99,31 @@ pub(crate) fn recover<M: Memory>(
     Ok((now, recovered))
 }
 
-/// Returns the redo record that rolls back the transaction that an earlier session of this thread
-/// left open when it was dropped.
-pub(crate) fn undo_left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Option<Builder> {
+/// Returns the number of the transaction that an earlier session of this thread left open when it
+/// was dropped.
+pub(crate) fn left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Option<u64> {
     let at = heap.layout.undo(thread);
     let number = checked_word::claimed(memory, heap.layout.ended(thread)) + 1;
     let bits = memory.load(at.plus(16));
-    if Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation != number {
-        return None;
+    (Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation == number).then_some(number)
+}
+
+/// Reads the old values that a thread has logged for its undo transaction of that number.
+///
+/// # Errors
+/// When the medium has lost some of them.
+pub(crate) fn old_values<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+    number: u64,
+) -> Result<Builder, AccessError> {
+    let mut old = Builder::default();
+    old.clear();
+    for record in read_log(memory, heap, (thread, UNDO), number)? {
+        record.entries().for_each(|entry| old.push_entry(entry));
     }
-    let records = read_log(memory, heap, (thread, UNDO), number).ok()?;
-    let mut builder = Builder::default();
-    builder.clear();
-    for entry in records.iter().flat_map(|record| record.entries()) {
-        if let Entry::Words(at, values) = entry {
-            for (word, value) in (0..).zip(values) {
-                builder.push_word(at.plus(8 * word), u64::from_le_bytes(*value));
-            }
-        }
-    }
-    if builder.is_empty() {
-        return None;
-    }
-    builder.push_end(number);
-    Some(builder)
+    Ok(old)
 }
 
 /// Reads a thread's records of the two generations after the truncated one.
@@ -328,9 +329,11 @@ fn replay<M: Memory>(memory: &M, heap: &Heap, records: &[(u64, Record)], dirty: 
     let freed = void_ranges(records);
     for (place, (thread, record)) in records.iter().enumerate() {
         for entry in record.entries() {
-            let mut store = |entry| match store_in_place(memory, &heap.layout, *thread, entry) {
-                Some((line, lines)) => dirty.extend((line.0..line.0 + lines).map(Line)),
-                None => dirty.push(heap.layout.done(*thread).line()),
+            let mut store = |entry| {
+                let dirtied = store_in_place(memory, &heap.layout, *thread, entry);
+                if let Some((line, lines)) = dirtied {
+                    dirty.extend((line.0..line.0 + lines).map(Line));
+                }
             };
             match entry {
                 Entry::Freed(..) | Entry::Before(_) => {}

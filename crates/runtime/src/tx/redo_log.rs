@@ -156,10 +156,11 @@ impl Log {
         builder: &mut Builder,
         wait: Wait,
     ) -> Result<(), TxError> {
-        let (size, most) = (builder.bytes(), builder.bytes_with(BEFORE_WORDS));
-        if most > self.places.room {
-            return Err(TxError::TooLarge { bytes: most, room: self.places.room });
+        if builder.is_empty() {
+            return Ok(());
         }
+        self.check_room(builder)?;
+        let (size, most) = (builder.bytes(), builder.bytes_with(BEFORE_WORDS));
         let (generation, stamp) = self.enter(memory, size, most);
         if generation != self.generation {
             let follows = generation == self.generation + 1;
@@ -193,6 +194,13 @@ impl Log {
         self.counts.commits += 1;
         self.count_record(size);
         Ok(())
+    }
+
+    /// Refuses a record that is too large for the log.
+    #[inline]
+    pub(super) fn check_room(&self, builder: &Builder) -> Result<(), TxError> {
+        let (bytes, room) = (builder.bytes_with(BEFORE_WORDS), self.places.room);
+        if bytes > room { Err(TxError::TooLarge { bytes, room }) } else { Ok(()) }
     }
 
     /// Counts a record of the undo log.
@@ -278,7 +286,7 @@ pub(crate) fn store_in_place<M: Memory>(
         Entry::End(number) => {
             let ended = layout.ended(thread);
             memory.store(ended, checked_word::encode(ended, number));
-            None
+            Some((ended.line(), 1))
         }
         Entry::Freed(..) | Entry::Before(_) => None,
     }

@@ -1,9 +1,9 @@
 //! Running a transaction: a session begins it, and commits it or rolls it back.
 
 use super::redo_log::Wait;
-use super::{Logging, Tx};
+use super::{Logging, Tx, recovery};
 use crate::{Session, TxError};
-use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A transaction that is visible and ordered, but may not be durable yet.
@@ -152,14 +152,10 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     fn commit(&mut self, wait: Wait) -> Result<(), TxError> {
-        if !self.buffers.saved.is_empty() || self.undo.is_open() {
-            self.log_saved();
-        }
-        if !self.buffers.new.is_empty() {
-            if self.buffers.direct {
-                self.memory.order();
-            }
-            self.log.commit(self.memory, &mut self.buffers.new, wait)?;
+        if self.heap.in_place {
+            self.commit_in_place(wait)?;
+        } else {
+            self.commit_by_log(wait)?;
         }
         self.undo.close();
         if !self.buffers.freed.is_empty() {
@@ -171,29 +167,58 @@ impl<'m, M: Memory> Session<'m, M> {
         Ok(())
     }
 
-    /// Undo: adds the current values of the changed words to the record.
+    /// Logs the new values, and stores those of a redo transaction in place.
+    fn commit_by_log(&mut self, wait: Wait) -> Result<(), TxError> {
+        if !self.buffers.saved.is_empty() || self.undo.is_open() {
+            self.log_saved();
+        }
+        if self.buffers.direct && !self.buffers.words.record.is_empty() {
+            self.memory.order();
+        }
+        self.log.commit(self.memory, &mut self.buffers.words.record, wait)
+    }
+
+    /// Undo: adds the current values of the changed bytes to the record.
     #[inline(never)]
     fn log_saved(&mut self) {
-        let mut line = [0; LINE_BYTES as usize];
-        for (at, words) in self.buffers.saved.runs() {
-            self.memory.read(at, &mut line[..8 * words]);
-            self.buffers.new.push_words(at, &line[..8 * words]);
+        let record = &mut self.buffers.words.record;
+        for (from, to) in self.buffers.saved.iter() {
+            record.push_from(self.memory, from, to);
         }
         if self.undo.is_open() {
-            self.buffers.new.push_end(self.undo.number());
+            record.push_end(self.undo.number());
         }
+    }
+
+    /// Undo: makes the old values durable that were noted.
+    pub(crate) fn save_noted(&mut self) -> Result<(), TxError> {
+        let bytes = self.undo.save(self.memory)?;
+        if bytes > 0 {
+            self.log.count_record(bytes);
+        }
+        Ok(())
     }
 
     /// Rolls back the transaction.
     fn abort(&mut self) -> Result<(), TxError> {
         if self.undo.is_open() {
-            self.log.commit(self.memory, self.undo.put_back(), Wait::Durable)?;
+            self.put_back(self.undo.number())?;
         }
         self.undo.close();
         let taken = std::mem::take(&mut self.buffers.taken);
         self.give_back(&taken);
         self.buffers.clear();
         Ok(())
+    }
+
+    /// Restores the old values that are logged for this thread's transaction `number`, and ends it.
+    pub(crate) fn put_back(&mut self, number: u64) -> Result<(), TxError> {
+        let mut old = recovery::old_values(self.memory, &self.heap, self.thread, number)?;
+        if self.heap.in_place {
+            return self.put_back_in_place(&old, number);
+        }
+        old.push_end(number);
+        self.log.commit(self.memory, &mut old, Wait::Durable)
     }
 
     /// Allocates `bytes` bytes, fills them with `content` (the rest is undefined), and stores the

@@ -71,7 +71,6 @@ impl Log {
                 self.flush_listed(memory, thread, generation, count);
             }
             memory.load::<u64>(layout.done(thread));
-            memory.flush(layout.done(thread), LINE_BYTES);
             memory.store(layout.dirty_count(thread, generation), 0u64);
         }
         memory.drain();

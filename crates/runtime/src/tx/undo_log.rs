@@ -1,10 +1,11 @@
 //! The undo log: it lets a transaction change data in place before it commits.
 //!
-//! Before words are changed for the first time, a record of their old values goes to the thread's
+//! Before bytes are changed for the first time, a record of their old values goes to the thread's
 //! undo log, with a fence of its own; then they can be stored and can persist at any time. Commit
 //! writes the new values as one redo record, which also marks the end of the undo transaction: so a
-//! commit flushes no data and costs one more fence. Abort restores the old values and writes such a
-//! record with them as the new ones.
+//! commit flushes no data and costs one more fence. Abort reads the old values back, restores them
+//! and writes such a record with them as the new ones. (In pools whose programs store in place,
+//! [both](super::in_place) flush the data instead.)
 //!
 //! The records of an undo transaction carry its number, which grows from one transaction to the
 //! next. Recovery rolls back the one undo transaction whose number is greater than that of the last
@@ -12,7 +13,7 @@
 
 use super::checksum::Keys;
 use super::reach::Reach;
-use super::record::{Builder, HEADER_WORDS};
+use super::record::Builder;
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
 use crate::{Heap, Route, RouteChoice, TxError};
@@ -31,10 +32,6 @@ pub(crate) struct Undo {
     reach: Reach,
     builder: Builder,
     pub(crate) route: Route,
-    /// All old values of the current transaction.
-    old: Builder,
-    /// The part of `old` that is in the log.
-    saved: usize,
 }
 
 impl Undo {
@@ -51,8 +48,6 @@ impl Undo {
             reach: Reach::new(heap, thread, 2),
             builder: Builder::default(),
             route: Route::new(RouteChoice::Adaptive),
-            old: Builder::default(),
-            saved: 0,
         }
     }
 
@@ -66,17 +61,18 @@ impl Undo {
         self.number
     }
 
-    /// Notes the old values of words of one line, to be logged with the next [`save`](Undo::save).
+    /// Notes the values of the bytes from `from` to `to`, to be logged with the next
+    /// [`save`](Undo::save).
     #[inline]
-    pub(crate) fn note(&mut self, at: Addr, old: &[u8]) {
+    pub(crate) fn note<M: Memory>(&mut self, memory: &M, mut from: Addr, mut to: Addr) {
         if self.builder.is_empty() {
             self.builder.clear();
         }
-        if self.old.is_empty() {
-            self.old.clear();
+        if self.flaw.is(HeapFlaw::WholeWords) {
+            from = Addr::from_bits(from.bits() & !7);
+            to = Addr::from_bits(to.bits().next_multiple_of(8));
         }
-        self.builder.push_words(at, old);
-        self.old.push_words(at, old);
+        self.builder.push_from(memory, from, to);
     }
 
     /// Makes the noted values durable; returns the bytes of the record, 0 if nothing was noted.
@@ -90,7 +86,6 @@ impl Undo {
         let size = self.builder.bytes();
         if self.used + size > self.room {
             self.builder.clear();
-            self.old.truncate(self.saved.max(HEADER_WORDS));
             return Err(TxError::TooLarge { bytes: self.used + size, room: self.room });
         }
         if !self.is_open() {
@@ -105,28 +100,14 @@ impl Undo {
         }
         self.route.fenced(memory);
         self.used += size;
-        // Values that are noted next can be discarded, so they must begin an entry of their own.
-        self.old.close();
-        self.saved = self.old.len();
         self.builder.clear();
         Ok(size)
-    }
-
-    /// A record that restores all old values, each word once, and marks the end of the transaction.
-    pub(crate) fn put_back(&mut self) -> &mut Builder {
-        self.old.push_end(self.number);
-        &mut self.old
     }
 
     /// To be called when the end of the current transaction is durable.
     #[inline]
     pub(crate) fn close(&mut self) {
-        if self.old.is_empty() {
-            return;
-        }
         self.used = 0;
-        self.saved = 0;
-        self.old.clear();
         self.builder.clear();
     }
 }

@@ -62,7 +62,7 @@ impl<M: Memory> Source for Within<'_, '_, '_, M> {
 
     #[inline]
     fn pointer(&self, at: Addr) -> u64 {
-        let is_in_place = || self.0.session.buffers.places.find(at).is_none();
+        let is_in_place = || self.0.session.buffers.words.places.find(at).is_none();
         self.0.session.loaded(at, self.load(at), is_in_place)
     }
 }

@@ -1,0 +1,106 @@
+//! The commit of pools whose programs also store in place, outside of transactions.
+//!
+//! Elsewhere a commit leaves the new values in the log for hundreds of transactions, and a crash
+//! stores them again. A program that writes one of these bytes with a plain store and makes it
+//! durable would lose that: recovery replays the older value over it. So in these pools nothing of
+//! the program's data is replayed once a transaction has ended. Its old values are logged, its new
+//! ones are flushed in place, and then its end is logged. Only the words of the allocator, which no
+//! program stores to, are logged as elsewhere.
+//!
+//! | step | what a crash behind it finds |
+//! |---|---|
+//! | old values are logged, a fence | they are restored |
+//! | bytes are stored and flushed, a fence | they are restored |
+//! | the end is logged, with the changes of the allocator, a fence | nothing is restored |
+//!
+//! The last fence cannot be spared: without it, a crash could find the bytes that the program
+//! stored after the end, but not the end itself, and restore values older than both. Nor can the
+//! second: the end must not persist before what it ends. A transaction that only allocates and
+//! frees has the last fence alone; one that writes nothing but fresh objects has the last two.
+//!
+//! Old values are logged to the byte, as other bytes of the same word may belong to other threads.
+
+use super::record::{Builder, Entry};
+use super::redo_log::{Wait, store_in_place};
+use crate::flaws::HeapFlaw;
+use crate::tx::ranges::Ranges;
+use crate::{Session, TxError};
+use seawall_memory::{Addr, Memory, MemoryExt};
+
+impl<M: Memory> Session<'_, M> {
+    pub(super) fn commit_in_place(&mut self, wait: Wait) -> Result<(), TxError> {
+        if !self.buffers.words.record.is_empty() {
+            self.store_words()?;
+        }
+        let number = self.undo.is_open().then(|| self.undo.number());
+        let own = &mut self.buffers.own.record;
+        if let Some(number) = number {
+            own.push_end(number);
+        }
+        self.log.check_room(own)?;
+        let mut changed = Ranges::default();
+        for (from, to) in self.buffers.saved.iter().chain(self.buffers.fresh.iter()) {
+            changed.add_lines(from, to);
+        }
+        self.make_durable(&changed);
+        self.log.commit(self.memory, &mut self.buffers.own.record, wait)
+    }
+
+    /// Redo: logs the old values of the words that the transaction has noted, and stores them.
+    fn store_words(&mut self) -> Result<(), TxError> {
+        let words = &self.buffers.words.record;
+        for (from, to) in words.entries().flat_map(bytes_of) {
+            self.buffers.fresh.missing(from, to, |from, to| self.undo.note(self.memory, from, to));
+        }
+        self.save_noted()?;
+        for entry in self.buffers.words.record.entries() {
+            store_in_place(self.memory, &self.heap.layout, self.thread, entry);
+            for (from, to) in bytes_of(entry) {
+                self.buffers.saved.add(from, to);
+            }
+        }
+        Ok(())
+    }
+
+    /// Restores old values in place, and ends the transaction of that number.
+    pub(super) fn put_back_in_place(&mut self, old: &Builder, number: u64) -> Result<(), TxError> {
+        let mut changed = Ranges::default();
+        for entry in old.entries() {
+            store_in_place(self.memory, &self.heap.layout, self.thread, entry);
+            for (from, to) in bytes_of(entry) {
+                changed.add_lines(from, to);
+            }
+        }
+        self.make_durable(&changed);
+        let mut end = Builder::default();
+        end.clear();
+        end.push_end(number);
+        self.log.commit(self.memory, &mut end, Wait::Durable)
+    }
+
+    /// Makes durable in place what a transaction has stored.
+    fn make_durable(&self, lines: &Ranges) {
+        if lines.is_empty() && !self.buffers.direct {
+            return;
+        }
+        if !self.heap.flaw.is(HeapFlaw::UnflushedStores) {
+            for (from, to) in lines.iter() {
+                self.memory.flush(from, to.bits() - from.bits());
+            }
+        }
+        if !self.heap.flaw.is(HeapFlaw::EarlyEndMark) {
+            self.memory.order();
+        }
+    }
+}
+
+/// The ranges of bytes that an entry stores.
+fn bytes_of(entry: Entry<'_>) -> impl Iterator<Item = (Addr, Addr)> {
+    let (at, mask, bytes) = match entry {
+        Entry::Words(at, values) => (at, 1u16, 8 * values.len() as u64),
+        Entry::Bytes(at, mask, _) => (at, mask.into(), 1),
+        Entry::End(_) | Entry::Freed(..) | Entry::Before(_) => (Addr::NULL, 0, 0),
+    };
+    let places = (0..8).filter(move |byte| mask >> byte & 1 == 1);
+    places.map(move |byte| (at.plus(byte), at.plus(byte + bytes)))
+}

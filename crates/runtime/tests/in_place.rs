@@ -1,0 +1,433 @@
+//! Plain stores beside transactions: what a program has stored and persisted itself stays, whatever
+//! transactions wrote there before, in every crash that Px86 allows, and in a crash of recovery.
+//!
+//! Each operation of a heap is followed by each plain store to what it wrote. The same programs on
+//! a pool that was not made for this lose data, which the search must find.
+
+use seawall_explore::{
+    CrashImage, CrashPoint, Model, Reached, Schedule, Schedules, Search, check, record, search,
+};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
+use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, TxError};
+use seawall_testkit::script::{NAME, options};
+
+/// Bytes of the root: a link, and words.
+const ROOT: usize = 64;
+const LINK: u64 = 0;
+/// Bytes that are looked at of what the link leads to.
+const SEEN: usize = 24;
+
+/// One step of a program, atomic with respect to crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A transaction that stores a word of the root and one of the object.
+    Store(Logging),
+    /// One that writes bytes of the root that begin and end within words.
+    Write(Logging),
+    /// One that replaces the object by one of so many bytes.
+    Replace(Logging, u64),
+    /// One that frees the object.
+    Free(Logging),
+    /// One that fails after all that.
+    Abort(Logging),
+    /// One whose nested transaction fails, or not.
+    Nested(Logging, bool),
+    /// A store that is begun, and waited for.
+    Begin(Logging),
+    AllocInto,
+    FreeFrom,
+    /// Truncates the logs.
+    Retire,
+    /// Plain stores, persisted: of a word of the root, ..
+    Word(u64),
+    /// .. one byte of it, ..
+    Byte(u8),
+    /// .. a word of the object, ..
+    Inside(u64),
+    /// .. and of zero to the link.
+    Unlink,
+    /// With another thread: a transaction that fails after it has written what `Write` does, ..
+    AbortWrite,
+    /// .. and plain stores of the bytes before and behind that.
+    Bytes,
+    /// A transaction that stores a word, and tells the other thread so, ..
+    Tell(Logging),
+    /// .. which then stores that word itself.
+    Told,
+}
+
+const BOTH: [Logging; 2] = [Logging::Redo, Logging::Undo];
+
+fn operations() -> Vec<Step> {
+    let of = |kind| {
+        [
+            Step::Store(kind),
+            Step::Write(kind),
+            Step::Replace(kind, 40),
+            Step::Replace(kind, 70_000),
+            Step::Free(kind),
+            Step::Abort(kind),
+            Step::Nested(kind, true),
+            Step::Nested(kind, false),
+            Step::Begin(kind),
+        ]
+    };
+    let alone = [Step::AllocInto, Step::FreeFrom];
+    BOTH.into_iter().flat_map(of).chain(alone).collect()
+}
+
+fn plain_stores() -> [Step; 5] {
+    // 1 is what the word and the byte were before everything.
+    [Step::Word(77), Step::Word(1), Step::Byte(1), Step::Inside(88), Step::Unlink]
+}
+
+impl Step {
+    fn run<M: Memory>(self, session: &mut Session<'_, M>) -> Result<(), TxError> {
+        let (memory, root) = (session.memory(), session.heap().root());
+        let object: Addr = memory.load(root);
+        match self {
+            Step::AllocInto => {
+                session.alloc_into(root, 40, &[9; 40])?;
+            }
+            Step::FreeFrom => session.free_from(root)?,
+            Step::Retire => session.retire(),
+            Step::Begin(kind) => {
+                let begun = session.begin(kind, |tx| tx.store(root.plus(8), 6u64));
+                let ((), pending) = begun?;
+                session.wait(pending);
+            }
+            Step::Word(value) => plain(memory, root.plus(8), value),
+            Step::Byte(value) => plain(memory, root.plus(19), value),
+            Step::Inside(value) if !object.is_null() => plain(memory, object.plus(8), value),
+            Step::Inside(_) => {}
+            Step::Unlink => plain(memory, root, 0u64),
+            Step::AbortWrite => {
+                let outcome = session.transaction_with(Logging::Undo, |tx| {
+                    Step::Write(Logging::Undo).body(tx)?;
+                    Err::<(), TxError>(TxError::Types)
+                });
+                assert_eq!(outcome, Err(TxError::Types));
+            }
+            Step::Bytes => {
+                plain(memory, root.plus(8), 66u8);
+                plain(memory, root.plus(28), 66u8);
+            }
+            Step::Tell(kind) => {
+                session.transaction_with(kind, |tx| tx.store(root.plus(8), 5u64))?;
+                memory.store(told(session), 1u64);
+            }
+            Step::Told => {
+                memory.spin_while(told(session), 0);
+                plain(memory, root.plus(8), 99u64);
+            }
+            Step::Abort(kind) => {
+                let outcome = session.transaction_with(kind, |tx| {
+                    all(tx)?;
+                    Err::<(), TxError>(TxError::Types)
+                });
+                assert_eq!(outcome, Err(TxError::Types));
+            }
+            _ => session.transaction_with(self.kind(), |tx| self.body(tx))?,
+        }
+        Ok(())
+    }
+
+    fn kind(self) -> Logging {
+        match self {
+            Step::Store(kind) | Step::Write(kind) | Step::Replace(kind, _) => kind,
+            Step::Free(kind) | Step::Nested(kind, _) => kind,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn body<M: Memory>(self, tx: &mut seawall_runtime::Tx<'_, '_, M>) -> Result<(), TxError> {
+        let root = tx.heap().root();
+        let object: Addr = tx.load(root);
+        match self {
+            Step::Store(_) => {
+                tx.store(root.plus(8), 5u64)?;
+                if object.is_null() { Ok(()) } else { tx.store(object.plus(8), 5u64) }
+            }
+            Step::Write(_) => tx.write(root.plus(11), &[4; 17]),
+            Step::Replace(_, bytes) => {
+                let new = tx.alloc(bytes)?;
+                tx.fill(new, &[7; 40])?;
+                tx.store(root, new)?;
+                if object.is_null() { Ok(()) } else { tx.free(object) }
+            }
+            Step::Free(_) => {
+                tx.store(root, Addr::NULL)?;
+                if object.is_null() { Ok(()) } else { tx.free(object) }
+            }
+            Step::Nested(_, fails) => {
+                tx.store(root.plus(8), 2u64)?;
+                let inner = tx.nested(|tx| {
+                    all(tx)?;
+                    if fails { Err(TxError::Types) } else { Ok(()) }
+                });
+                assert_eq!(inner.is_err(), fails);
+                Ok(())
+            }
+            other => unreachable!("{other:?}"),
+        }
+    }
+}
+
+/// Everything that a transaction can do, in one.
+fn all<M: Memory>(tx: &mut seawall_runtime::Tx<'_, '_, M>) -> Result<(), TxError> {
+    Step::Store(tx.kind()).body(tx)?;
+    Step::Write(tx.kind()).body(tx)?;
+    Step::Replace(tx.kind(), 48).body(tx)
+}
+
+/// A word in DRAM behind what the heap has there.
+fn told<M: Memory>(session: &Session<'_, M>) -> Addr {
+    Addr::dram(session.heap().dram_bytes())
+}
+
+fn plain<W: seawall_memory::Word, M: Memory>(memory: &M, at: Addr, value: W) {
+    memory.store(at, value);
+    memory.persist(at, W::WIDTH.bytes());
+}
+
+/// The root without the link, the start of the object that it leads to, and the number of objects.
+type State = ([u8; ROOT - 8], Option<[u8; SEEN]>, usize);
+
+fn state<M: Memory>(memory: &M, heap: &Heap) -> Result<State, String> {
+    let mut live = Vec::new();
+    heap.objects(memory, |object| live.push(object.at)).map_err(|error| error.to_string())?;
+    let mut root = [0; ROOT - 8];
+    memory.read(heap.root().plus(8), &mut root);
+    let link: Addr = memory.load(heap.root().plus(LINK));
+    if link.is_null() {
+        return Ok((root, None, live.len()));
+    }
+    if !live.contains(&link) {
+        return Err(format!("the link leads to {link}, where no object is"));
+    }
+    let mut object = [0; SEEN];
+    memory.read(link, &mut object);
+    Ok((root, Some(object), live.len()))
+}
+
+fn in_place(threads: u64) -> HeapOptions {
+    HeapOptions { root_bytes: ROOT as u64, in_place: true, ..options(threads, 6) }
+}
+
+/// A pool with an object, and ones in the root.
+fn pool(options: &HeapOptions) -> (Image, Heap) {
+    let image = Image::new(options.pm_bytes(), options.dram_bytes() + 64);
+    let heap = Heap::create(&image, NAME, 7, options).expect("good options");
+    let mut session = heap.join(&image);
+    let made: Result<(), HeapError> = session.transaction(|tx| {
+        tx.write(heap.root().plus(8), &[1; ROOT - 8])?;
+        let at = tx.alloc(40)?;
+        tx.fill(at, &[1; 40])?;
+        tx.store(heap.root(), at)?;
+        Ok(())
+    });
+    made.expect("room");
+    session.retire();
+    session.leave();
+    (image, heap)
+}
+
+/// The message of the first bad image, if there is one.
+fn explore(
+    options: &HeapOptions,
+    steps: &[Step],
+    how: &Search,
+    flaw: HeapFlaw,
+) -> Result<Reached, String> {
+    let (image, heap) = pool(options);
+    let mut states = vec![state(&image, &heap).expect("whole")];
+    let model = image.clone();
+    let mut session = heap.join(&model);
+    for step in steps {
+        step.run(&mut session).expect("room");
+        states.push(state(&model, &heap).expect("whole"));
+    }
+    let (heap, program) = (heap.with_flaw(flaw), steps.to_vec());
+    let trace = record(image, &Schedule::default(), move |memory| {
+        let mut session = heap.join(memory);
+        for (step, number) in program.iter().zip(0..) {
+            step.run(&mut session).expect("room");
+            memory.output(number);
+        }
+    })
+    .expect("it ends");
+    let judge = |found: &State, point: &CrashPoint| {
+        let done = point.outputs[0] as usize;
+        let next = (done + 1).min(states.len() - 1);
+        if states[done..=next].contains(found) {
+            return Ok(());
+        }
+        Err(format!("{done} steps were done, and it is {found:?}, not {:?}", states[done]))
+    };
+    let outcome = search(&trace, how, &check(reopened(flaw), judge));
+    outcome.finding.map_or(Ok(outcome.reached), |finding| Err(finding.to_string()))
+}
+
+fn reopened(flaw: HeapFlaw) -> impl Fn(&CrashImage) -> Result<State, String> {
+    move |image| {
+        let opened = Heap::open_flawed(image, NAME, image.pm_bytes(), flaw);
+        let (heap, _) = opened.map_err(|error| error.to_string())?;
+        state(image, &heap)
+    }
+}
+
+fn px86() -> Search {
+    Search::new(Model::Px86)
+}
+
+#[test]
+fn no_plain_store_is_lost_behind_any_operation() {
+    for operation in operations() {
+        for store in plain_stores() {
+            for steps in
+                [[operation, store, Step::Write(Logging::Undo)], [operation, Step::Retire, store]]
+            {
+                explore(&in_place(1), &steps, &px86(), HeapFlaw::None)
+                    .unwrap_or_else(|finding| panic!("{steps:?}: {finding}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_operation_is_lost_under_any_model() {
+    for model in Model::all() {
+        for kind in BOTH {
+            let steps = [
+                Step::Store(kind),
+                Step::Word(3),
+                Step::Replace(kind, 5000),
+                Step::Abort(kind),
+                Step::Inside(9),
+                Step::Nested(kind, true),
+                Step::Free(kind),
+                Step::AllocInto,
+                Step::Byte(8),
+            ];
+            explore(&in_place(1), &steps, &Search::new(model), HeapFlaw::None)
+                .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
+        }
+    }
+}
+
+#[test]
+fn no_crash_at_all_breaks_short_programs_under_px86() {
+    let how = Search { depth: 0, budget: 1_000_000, point_limit: 50_000, ..px86() };
+    for kind in BOTH {
+        for steps in [
+            [Step::Store(kind), Step::Word(3)],
+            [Step::Abort(kind), Step::Byte(3)],
+            [Step::Replace(kind, 40), Step::Unlink],
+        ] {
+            let reached = explore(&in_place(1), &steps, &how, HeapFlaw::None);
+            assert_eq!(reached, Ok(Reached::Complete), "{steps:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_programs_lose_stores_in_a_pool_that_is_written_by_its_log() {
+    let by_log = HeapOptions { in_place: false, ..in_place(1) };
+    for steps in [
+        [Step::Store(Logging::Redo), Step::Word(77)],
+        [Step::Store(Logging::Undo), Step::Word(77)],
+        [Step::Abort(Logging::Undo), Step::Word(77)],
+        [Step::Write(Logging::Redo), Step::Byte(1)],
+        [Step::AllocInto, Step::Unlink],
+        [Step::FreeFrom, Step::Word(77)],
+    ] {
+        let found = explore(&by_log, &steps, &px86(), HeapFlaw::None);
+        let is_bad = steps[0] != Step::FreeFrom;
+        assert_eq!(found.is_err(), is_bad, "{steps:?}: {found:?}");
+    }
+}
+
+#[test]
+fn each_step_of_the_commit_is_needed() {
+    let store = [Step::Store(Logging::Undo), Step::Word(77)];
+    let abort = [Step::Abort(Logging::Undo), Step::Word(77)];
+    let replace = [Step::Replace(Logging::Redo, 40), Step::Unlink];
+    for flaw in [
+        HeapFlaw::LateUndo,
+        HeapFlaw::UnflushedStores,
+        HeapFlaw::EarlyEndMark,
+        HeapFlaw::NoFence,
+        HeapFlaw::NoLogFlush,
+    ] {
+        for steps in [store, abort, replace] {
+            // A failed transaction that is rolled back once more looks the same; the fence of the
+            // next store ends it. Another thread's store would be lost.
+            let is_needed = flaw != HeapFlaw::NoFence || steps != abort;
+            let found = explore(&in_place(1), &steps, &px86(), flaw);
+            assert_eq!(found.is_err(), is_needed, "{flaw:?} in {steps:?}: {found:?}");
+        }
+    }
+}
+
+/// The first bad image of any run of two threads, each with one program; the last output of each is
+/// due when its program is done.
+fn explore_two(
+    programs: [&'static [Step]; 2],
+    flaw: HeapFlaw,
+    judge: impl Fn(&State, [bool; 2]) -> bool,
+) -> Option<String> {
+    let (image, heap) = pool(&in_place(2));
+    let heap = heap.with_flaw(flaw);
+    let run = |schedule: &Schedule| {
+        record(image.clone(), schedule, move |memory| {
+            let mut session = heap.join(memory);
+            for step in programs[memory.thread()] {
+                step.run(&mut session).expect("room");
+            }
+            memory.output(0);
+        })
+    };
+    let base = Schedule { threads: 2, ..Schedule::default() };
+    let schedules = Schedules { interruptions: 2, limit: 60, ..Schedules::new(Model::Px86) };
+    let found = schedules.all(&base, run).expect("it ends");
+    assert!(found.runs.len() > 2, "{} runs", found.runs.len());
+    let judge = |found: &State, point: &CrashPoint| {
+        let done = [0, 1].map(|thread| point.outputs[thread] > 0);
+        if judge(found, done) { Ok(()) } else { Err(format!("{found:?} with {done:?}")) }
+    };
+    let (how, judged) = (Search { samples: 20, ..px86() }, check(reopened(flaw), judge));
+    let mut findings = found.runs.iter().map(|(_, trace)| search(trace, &how, &judged).finding);
+    findings.find_map(|finding| Some(finding?.to_string()))
+}
+
+/// Bytes of one word, of which a transaction that fails has some, and plain stores the others.
+fn neighbours(flaw: HeapFlaw) -> Option<String> {
+    // Bytes 11 to 27 of the root are the transaction's, of which byte 8 is in the first word.
+    explore_two([&[Step::AbortWrite], &[Step::Bytes]], flaw, |(root, ..), done| {
+        let mine = root[3..20].iter().all(|byte| *byte == 1 || !done[0] && *byte == 4);
+        let theirs = [root[0], root[20]];
+        mine && theirs.iter().all(|byte| *byte == 66 || !done[1] && *byte == 1)
+    })
+}
+
+#[test]
+fn a_failed_transaction_restores_no_byte_of_a_neighbour() {
+    assert_eq!(neighbours(HeapFlaw::None), None);
+    assert!(neighbours(HeapFlaw::WholeWords).is_some(), "whole words were not caught");
+}
+
+#[test]
+fn a_store_of_another_thread_behind_a_transaction_stays() {
+    for flaw in [HeapFlaw::None, HeapFlaw::NoFence, HeapFlaw::NoLogFlush] {
+        for sender in [Step::Tell(Logging::Redo), Step::Tell(Logging::Undo)] {
+            let senders: &'static [Step] = Box::leak(Box::new([sender]));
+            let found = explore_two([senders, &[Step::Told]], flaw, |(root, ..), done| {
+                let word = u64::from_le_bytes(root[..8].try_into().expect("eight bytes"));
+                let before = u64::from_le_bytes([1; 8]);
+                word == 99 || !done[1] && (word == 5 || !done[0] && word == before)
+            });
+            let is_sound = flaw == HeapFlaw::None;
+            assert_eq!(found.is_none(), is_sound, "{flaw:?}, {sender:?}: {found:?}");
+        }
+    }
+}
