@@ -26,6 +26,8 @@ pub(crate) enum Role {
     Theirs,
     /// seawall.
     Ours,
+    /// seawall, in a pool whose programs also store in place, as those of libpmemobj do.
+    InPlace,
     /// The minimum that the hardware requires.
     Floor,
     /// A whole operation written by hand.
@@ -37,6 +39,7 @@ impl Role {
         match self {
             Role::Theirs => "theirs",
             Role::Ours => "ours",
+            Role::InPlace => "in place",
             Role::Floor => "floor",
             Role::ByHand => "by hand",
         }
@@ -192,14 +195,14 @@ fn floors(sizes: &Sizes<'_>, pool: &Rc<NativePool>, operations: usize) -> Vec<En
 }
 
 /// A pool of seawall and its file.
-fn our_pool(sizes: &Sizes<'_>, bytes: u64) -> Result<(Rc<OurPool>, PathBuf)> {
-    let path = sizes.folder.join("ours.pool");
-    let pool = OurPool::create(&path, bytes).context("cannot make a pool of seawall")?;
+fn our_pool(sizes: &Sizes<'_>, bytes: u64, in_place: bool) -> Result<(Rc<OurPool>, PathBuf)> {
+    let path = sizes.folder.join(if in_place { "in-place.pool" } else { "ours.pool" });
+    let pool = OurPool::create(&path, bytes, in_place).context("cannot make a pool of seawall")?;
     Ok((Rc::new(pool), path))
 }
 
-/// Our forms of an operation, with the names that they have in the report.
-fn our_forms(operation: Operation) -> Vec<(&'static str, ours::Operation)> {
+/// Our forms of an operation, with the names that they have in the report, in pools of both kinds.
+fn our_forms(operation: Operation) -> Vec<([&'static str; 2], ours::Operation)> {
     use ours::Operation as Ours;
     let form: fn(Logging) -> Ours = match operation {
         Operation::Tx64 => Ours::Tx64,
@@ -207,11 +210,14 @@ fn our_forms(operation: Operation) -> Vec<(&'static str, ours::Operation)> {
         Operation::Tx1024 => Ours::Tx1024,
         Operation::TxFour => Ours::TxFour,
         Operation::TxAbort => Ours::TxAbort,
-        Operation::AllocFree => return vec![("seawall", Ours::AllocFree)],
-        Operation::TxAlloc => return vec![("seawall", Ours::TxAlloc)],
+        Operation::AllocFree => return vec![(["seawall", "in place"], Ours::AllocFree)],
+        Operation::TxAlloc => return vec![(["seawall", "in place"], Ours::TxAlloc)],
         Operation::FreeLinked | Operation::AllocLost => return Vec::new(),
     };
-    vec![("seawall redo", form(Logging::Redo)), ("seawall undo", form(Logging::Undo))]
+    vec![
+        (["seawall redo", "in place, redo"], form(Logging::Redo)),
+        (["seawall undo", "in place, undo"], form(Logging::Undo)),
+    ]
 }
 
 fn small(
@@ -221,13 +227,18 @@ fn small(
     shape: Option<(u64, u64)>,
 ) -> Result<Group> {
     let (theirs, their_file) = their_pool(sizes, SMALL_POOL_BYTES)?;
-    let (ours, our_file) = our_pool(sizes, SMALL_POOL_BYTES)?;
+    let (ours, our_file) = our_pool(sizes, SMALL_POOL_BYTES, false)?;
+    let (in_place, in_place_file) = our_pool(sizes, SMALL_POOL_BYTES, true)?;
     let (native, native_file) = floor_pool(sizes)?;
     let count = sizes.operations;
     let theirs = theirs::Small::new(&theirs, operation, count);
     let mut entries = vec![entry("libpmemobj", Role::Theirs, theirs)];
-    for (name, form) in our_forms(operation) {
-        entries.push(entry(name, Role::Ours, ours::Small::new(&ours, form, count)?));
+    for (names, form) in our_forms(operation) {
+        for (name, role, pool) in
+            [(names[0], Role::Ours, &ours), (names[1], Role::InPlace, &in_place)]
+        {
+            entries.push(entry(name, role, ours::Small::new(pool, form, count)?));
+        }
     }
     if let Some((ranges, bytes)) = shape {
         let by_hand = |sequence| Floor::new(&native, sequence, count, 1);
@@ -237,7 +248,7 @@ fn small(
         entries.push(entry("by hand: undo", Role::ByHand, undo));
     }
     entries.extend(floors(sizes, &native, 1));
-    Ok(Group { operations, entries, files: vec![their_file, our_file, native_file] })
+    Ok(Group { operations, entries, files: vec![their_file, our_file, in_place_file, native_file] })
 }
 
 fn maps(

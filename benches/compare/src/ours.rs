@@ -62,9 +62,10 @@ fn native(options: &HeapOptions) -> PoolOptions {
 }
 
 impl OurPool {
-    /// A new pool that may grow to `bytes_max` bytes of objects.
-    pub(crate) fn create(path: &Path, bytes_max: u64) -> Result<OurPool> {
-        let options = options(bytes_max);
+    /// A new pool that may grow to `bytes_max` bytes of objects, and whose programs may store in
+    /// place, or not.
+    pub(crate) fn create(path: &Path, bytes_max: u64, in_place: bool) -> Result<OurPool> {
+        let options = HeapOptions { in_place, ..options(bytes_max) };
         let pool = Pool::create(path, options.pm_bytes(), &native(&options))?;
         let heap = Heap::create(&pool.memory(0), NAME, UUID, &options)?;
         Ok(OurPool { pool, heap, spare: Addr::dram(spare(&options)) })
@@ -250,7 +251,7 @@ impl Create {
 impl Contender for Create {
     fn round(&mut self, _: usize) -> Result<Vec<Sample>> {
         let sample = timed(1, 1, |_, gate| {
-            gate.time(|| OurPool::create(&self.path, POOL_BYTES))?;
+            gate.time(|| OurPool::create(&self.path, POOL_BYTES, false))?;
             Ok(None)
         })?;
         fs::remove_file(&self.path)?;
@@ -266,7 +267,7 @@ pub(crate) struct Reopen {
 impl Reopen {
     pub(crate) fn new(folder: &Path, objects: u64) -> Result<Reopen> {
         let path = folder.join("killed.pool");
-        let pool = OurPool::create(&path, POOL_BYTES)?;
+        let pool = OurPool::create(&path, POOL_BYTES, false)?;
         pool.work(|session| {
             let ranges = session.transaction(|tx| tx.alloc(RANGES * RANGE_BYTES))?;
             session.transaction(|tx| tx.store(pool.heap.root(), ranges))?;

@@ -18,6 +18,9 @@ const TARGETS: &[(&str, &str, f64)] = &[
     ("open after a kill", "libpmemobj", 5.0),
 ];
 
+/// How many times faster each operation should be at least where programs also store in place.
+const IN_PLACE: f64 = 1.0;
+
 /// The factor by which two threads should be faster than one.
 const SCALE: f64 = 1.7;
 
@@ -48,7 +51,9 @@ impl Comparison {
 pub(crate) fn comparisons(measured: &[Measured]) -> Vec<Comparison> {
     let mut all = Vec::new();
     let on_one = || measured.iter().filter(|one| one.threads == 1);
-    for other in on_one().filter(|one| matches!(one.role, Role::Ours | Role::ByHand)) {
+    for other in
+        on_one().filter(|one| matches!(one.role, Role::Ours | Role::InPlace | Role::ByHand))
+    {
         let same = |one: &&Measured| one.operation == other.operation && one.role == Role::Theirs;
         for theirs in on_one().filter(same) {
             all.push(Comparison {
@@ -68,7 +73,7 @@ pub(crate) fn comparisons(measured: &[Measured]) -> Vec<Comparison> {
                 operation: two.operation,
                 what: format!("{}: 2 threads / 1", two.contender),
                 ratio: Spread::of_ratios(&throughputs, &two.ns),
-                target: (two.role == Role::Ours).then_some(SCALE),
+                target: matches!(two.role, Role::Ours | Role::InPlace).then_some(SCALE),
             });
         }
     }
@@ -76,6 +81,9 @@ pub(crate) fn comparisons(measured: &[Measured]) -> Vec<Comparison> {
 }
 
 fn target(ours: &Measured, baseline: &str) -> Option<f64> {
+    if ours.role == Role::InPlace {
+        return Some(IN_PLACE);
+    }
     let is_it = |(operation, against, _): &&(&str, &str, f64)| {
         ours.role == Role::Ours && *operation == ours.operation && *against == baseline
     };

@@ -150,7 +150,7 @@ fn touch(session: &mut Work<'_>, bytes: u64) -> Result<()> {
 impl<K: Keyed> Contender for Maps<K> {
     fn round(&mut self, threads: usize) -> Result<Vec<Sample>> {
         let bytes = (self.keys.share(1) * BYTES_PER_KEY).max(8 * TOUCH_BYTES);
-        let pool = OurPool::create(&self.path, 4 * bytes)?;
+        let pool = OurPool::create(&self.path, 4 * bytes, false)?;
         pool.work(|session| {
             touch(session, bytes)?;
             K::create(&pool, session)

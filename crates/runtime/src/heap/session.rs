@@ -139,9 +139,9 @@ impl<'m, M: Memory> Session<'m, M> {
             scope: Scope::default(),
         };
         session.buffers.clear();
-        if let Some(number) = left_open {
+        if let Some((number, lines)) = left_open {
             let mut is_back = false;
-            session.in_scope(|session| is_back = session.put_back(number).is_ok());
+            session.in_scope(|session| is_back = session.put_back(number, lines).is_ok());
             if is_back {
                 *session.undo = Undo::new(memory, &heap, thread);
             }

@@ -23,6 +23,7 @@ pub(super) struct NotesMark {
 }
 
 impl Notes {
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.record.clear();
         self.places.clear();
@@ -100,6 +101,8 @@ pub(crate) struct Buffers {
     /// Undo: what nested transactions overwrote in place.
     pub(super) was: Vec<(Addr, Vec<u8>)>,
     pub(super) depth: u32,
+    /// Lines that a commit in place flushes.
+    pub(super) changed: Ranges,
     /// Whether something was written past the log, which must be durable before the record.
     pub(crate) direct: bool,
 }

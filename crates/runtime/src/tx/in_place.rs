@@ -20,10 +20,10 @@
 //!
 //! Old values are logged to the byte, as other bytes of the same word may belong to other threads.
 
+use super::buffers::Buffers;
 use super::record::{Builder, Entry};
 use super::redo_log::{Wait, store_in_place};
 use crate::flaws::HeapFlaw;
-use crate::tx::ranges::Ranges;
 use crate::{Session, TxError};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
@@ -32,17 +32,16 @@ impl<M: Memory> Session<'_, M> {
         if !self.buffers.words.record.is_empty() {
             self.store_words()?;
         }
-        let number = self.undo.is_open().then(|| self.undo.number());
-        let own = &mut self.buffers.own.record;
-        if let Some(number) = number {
-            own.push_end(number);
+        let Buffers { own, saved, fresh, changed, .. } = &mut self.buffers;
+        if self.undo.is_open() {
+            own.record.push_end(self.undo.number());
         }
-        self.log.check_room(own)?;
-        let mut changed = Ranges::default();
-        for (from, to) in self.buffers.saved.iter().chain(self.buffers.fresh.iter()) {
+        self.log.check_room(&own.record)?;
+        changed.clear();
+        for (from, to) in saved.iter().chain(fresh.iter()) {
             changed.add_lines(from, to);
         }
-        self.make_durable(&changed);
+        self.make_durable();
         self.log.commit(self.memory, &mut self.buffers.own.record, wait)
     }
 
@@ -64,22 +63,23 @@ impl<M: Memory> Session<'_, M> {
 
     /// Restores old values in place, and ends the transaction of that number.
     pub(super) fn put_back_in_place(&mut self, old: &Builder, number: u64) -> Result<(), TxError> {
-        let mut changed = Ranges::default();
+        self.buffers.changed.clear();
         for entry in old.entries() {
             store_in_place(self.memory, &self.heap.layout, self.thread, entry);
             for (from, to) in bytes_of(entry) {
-                changed.add_lines(from, to);
+                self.buffers.changed.add_lines(from, to);
             }
         }
-        self.make_durable(&changed);
+        self.make_durable();
         let mut end = Builder::default();
         end.clear();
         end.push_end(number);
         self.log.commit(self.memory, &mut end, Wait::Durable)
     }
 
-    /// Makes durable in place what a transaction has stored.
-    fn make_durable(&self, lines: &Ranges) {
+    /// Makes the changed lines durable, and what was written past the caches.
+    fn make_durable(&self) {
+        let lines = &self.buffers.changed;
         if lines.is_empty() && !self.buffers.direct {
             return;
         }

@@ -112,6 +112,7 @@ impl Ranges {
     }
 
     /// Adds all bytes of the lines that hold these.
+    #[inline]
     pub(crate) fn add_lines(&mut self, start: Addr, end: Addr) {
         let up = Addr::from_bits(end.bits().next_multiple_of(LINE_BYTES));
         self.add(start.line().start(), up);

@@ -100,15 +100,20 @@ pub(crate) fn recover<M: Memory>(
 }
 
 /// Returns the number of the transaction that an earlier session of this thread left open when it
-/// was dropped.
-pub(crate) fn left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Option<u64> {
+/// was dropped, and the lines of its old values.
+pub(crate) fn left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Option<(u64, u64)> {
     let at = heap.layout.undo(thread);
     let number = checked_word::claimed(memory, heap.layout.ended(thread)) + 1;
     let bits = memory.load(at.plus(16));
-    (Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation == number).then_some(number)
+    if Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation != number {
+        return None;
+    }
+    let records = read_log(memory, heap, (thread, UNDO), number).ok()?;
+    Some((number, records.iter().map(Record::lines).sum()))
 }
 
-/// Reads the old values that a thread has logged for its undo transaction of that number.
+/// Reads the old values of a thread's undo transaction of that number, which take the first `lines`
+/// lines of its log.
 ///
 /// # Errors
 /// When the medium has lost some of them.
@@ -116,12 +121,20 @@ pub(crate) fn old_values<M: Memory>(
     memory: &M,
     heap: &Heap,
     thread: u64,
-    number: u64,
+    (number, lines): (u64, u64),
 ) -> Result<Builder, AccessError> {
-    let mut old = Builder::default();
+    let at = heap.layout.undo(thread);
+    let keys = Keys::of(heap.uuid, at);
+    let (mut old, mut line) = (Builder::default(), 0);
     old.clear();
-    for record in read_log(memory, heap, (thread, UNDO), number)? {
+    while line < lines {
+        let record = read_record(memory, &keys, at, line..lines, number).ok_or_else(|| {
+            AccessError::damaged(format!(
+                "thread {thread} cannot read the old values it has logged"
+            ))
+        })?;
         record.entries().for_each(|entry| old.push_entry(entry));
+        line += record.lines();
     }
     Ok(old)
 }

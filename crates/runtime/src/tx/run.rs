@@ -202,7 +202,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// Rolls back the transaction.
     fn abort(&mut self) -> Result<(), TxError> {
         if self.undo.is_open() {
-            self.put_back(self.undo.number())?;
+            self.put_back(self.undo.number(), self.undo.lines())?;
         }
         self.undo.close();
         let taken = std::mem::take(&mut self.buffers.taken);
@@ -211,9 +211,11 @@ impl<'m, M: Memory> Session<'m, M> {
         Ok(())
     }
 
-    /// Restores the old values that are logged for this thread's transaction `number`, and ends it.
-    pub(crate) fn put_back(&mut self, number: u64) -> Result<(), TxError> {
-        let mut old = recovery::old_values(self.memory, &self.heap, self.thread, number)?;
+    /// Restores the old values of this thread's transaction `number`, which take the first `lines`
+    /// lines of its log, and ends the transaction.
+    pub(crate) fn put_back(&mut self, number: u64, lines: u64) -> Result<(), TxError> {
+        let logged = (number, lines);
+        let mut old = recovery::old_values(self.memory, &self.heap, self.thread, logged)?;
         if self.heap.in_place {
             return self.put_back_in_place(&old, number);
         }

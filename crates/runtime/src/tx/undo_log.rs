@@ -61,6 +61,11 @@ impl Undo {
         self.number
     }
 
+    /// Lines of the log that the current transaction has written.
+    pub(crate) fn lines(&self) -> u64 {
+        self.used / LINE_BYTES
+    }
+
     /// Notes the values of the bytes from `from` to `to`, to be logged with the next
     /// [`save`](Undo::save).
     #[inline]
@@ -108,6 +113,8 @@ impl Undo {
     #[inline]
     pub(crate) fn close(&mut self) {
         self.used = 0;
-        self.builder.clear();
+        if !self.builder.is_empty() {
+            self.builder.clear();
+        }
     }
 }
