@@ -73,6 +73,8 @@ flaws! {
         LateUndo,
         /// Old values are logged in whole words, and so restored with their neighbours.
         WholeWords,
+        /// A log does not say where it goes on, or says so before what is there is durable.
+        LostExtension,
         /// Where programs store in place, a transaction ends without flushing what it stored.
         UnflushedStores,
         /// Where programs store in place, no fence stands before the record of a transaction's end.

@@ -67,8 +67,8 @@ pub struct HeapOptions {
     pub bytes_max: u64,
     /// Threads that can use the heap at once, 1 to 1024; each takes three times `log_bytes`.
     pub threads: u64,
-    /// Bytes of each half of a thread's log, 4 KiB to 1 GiB, rounded up to lines: the limit of one
-    /// transaction.
+    /// Bytes of each half of a thread's log, 4 KiB to 1 GiB, rounded up to lines. A transaction
+    /// that writes more takes chunks for its log, and returns them.
     pub log_bytes: u64,
     /// Bytes of the root object, zeroed at creation; up to 1 MiB.
     pub root_bytes: u64,

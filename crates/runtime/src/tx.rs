@@ -27,6 +27,7 @@
 pub(crate) mod buffers;
 pub(crate) mod checksum;
 pub(crate) mod direct;
+mod extension;
 mod in_place;
 mod index;
 mod lines;
@@ -42,6 +43,7 @@ pub(crate) mod undo_log;
 use crate::alloc::block::Block;
 use crate::{AccessError, Heap, Session, TxError};
 use buffers::{Buffers, Notes, NotesMark};
+use extension::RECORD_BYTES;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt, Width, Word};
 
 /// Which values a transaction logs.
@@ -313,22 +315,34 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// Undo: logs the old values of the bytes of the ranges that are not logged yet.
     fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
-        let session = &mut *self.session;
-        let Buffers { saved, fresh, was, depth, .. } = &mut session.buffers;
-        for (start, end) in ranges.iter().map(|(at, bytes)| (*at, at.plus(*bytes))) {
-            if *depth > 0 {
-                let mut old = vec![0; (end.bits() - start.bits()) as usize];
-                session.memory.read(start, &mut old);
-                was.push((start, old));
+        for (mut at, mut bytes) in ranges.iter().copied() {
+            while bytes > 0 {
+                let count = bytes.min(RECORD_BYTES);
+                self.note_old(at, at.plus(count));
+                if self.session.undo.noted() > RECORD_BYTES {
+                    self.session.save_noted()?;
+                }
+                (at, bytes) = (at.plus(count), bytes - count);
             }
-            saved.missing(start, end, |from, to| {
-                fresh.missing(from, to, |from, to| session.undo.note(session.memory, from, to));
-            });
         }
-        session.save_noted()?;
+        self.session.save_noted()?;
         for (at, bytes) in ranges {
-            session.buffers.saved.add(*at, at.plus(*bytes));
+            self.session.buffers.saved.add(*at, at.plus(*bytes));
         }
         Ok(())
+    }
+
+    #[inline]
+    fn note_old(&mut self, start: Addr, end: Addr) {
+        let session = &mut *self.session;
+        let Buffers { saved, fresh, was, depth, .. } = &mut session.buffers;
+        if *depth > 0 {
+            let mut old = vec![0; (end.bits() - start.bits()) as usize];
+            session.memory.read(start, &mut old);
+            was.push((start, old));
+        }
+        saved.missing(start, end, |from, to| {
+            fresh.missing(from, to, |from, to| session.undo.note(session.memory, from, to));
+        });
     }
 }

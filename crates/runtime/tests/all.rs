@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod defrag;
+mod extensions;
 mod fences;
 mod fixtures;
 mod generations;

@@ -274,9 +274,10 @@ fn a_nested_transaction_that_fails_leaves_the_word_behind_the_last_that_was_stor
 
 /// Of what it noted last, behind words that are logged, nothing is put back.
 #[test]
-fn an_undo_transaction_that_is_too_large_leaves_the_words_beside_its_own_alone() {
+fn an_undo_transaction_that_is_too_large_for_a_full_pool_leaves_other_words_alone() {
     let (image, heap) = made(&options(1, 16));
     let mut session = heap.join(&image);
+    session.transaction(|tx| tx.alloc(15 << 16)).expect("room");
     let at = session.transaction(|tx| tx.alloc(24_000)).expect("room");
     for part in 0..30 {
         let stored = session.transaction(|tx| {
@@ -291,7 +292,7 @@ fn an_undo_transaction_that_is_too_large_leaves_the_words_beside_its_own_alone()
             tx.store(at.plus(8 * word), 0u64)
         })
     });
-    assert!(matches!(failed, Err(TxError::TooLarge { .. })), "{failed:?}");
+    assert!(matches!(failed, Err(TxError::Full { .. })), "{failed:?}");
     let words = (0..3000).map(|word| image.load::<u64>(at.plus(8 * word)));
     assert!(words.eq(1..3001), "each word is as it was");
     let again = Image::from_pm(image.into_pm(), heap.dram_bytes());

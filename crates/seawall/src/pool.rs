@@ -24,7 +24,8 @@ pub struct Options {
     /// Threads that may work in it at once, 1 to 1024; by default 64. Each takes 3 times
     /// `log_bytes` of the file.
     pub threads: u64,
-    /// The most that one transaction may write, in bytes; by default 64 KiB.
+    /// Bytes of a log; by default 64 KiB. A transaction that writes more takes space for its log
+    /// that objects could have, until it is over, or soon after.
     pub log_bytes: u64,
     /// What makes data durable; by default what fits the file.
     pub domain: Option<Domain>,
@@ -49,7 +50,7 @@ impl Options {
         Options { threads, ..self }
     }
 
-    /// Sets the most bytes that one transaction may write.
+    /// Sets the bytes of a log.
     #[must_use]
     pub fn log_bytes(self, log_bytes: u64) -> Options {
         Options { log_bytes, ..self }
@@ -154,7 +155,7 @@ impl<R: Branded> Pool<R> {
     /// in the pool for this call: a loop of them is quicker with a handle ([`work`](Pool::work)).
     ///
     /// # Errors
-    /// What `body` returns; [`Error::TooLarge`] when it wrote more than the log holds.
+    /// What `body` returns; [`Error::Full`] when the pool has no room.
     ///
     /// # Panics
     /// Within another call of this pool by the same thread, which it would wait for.

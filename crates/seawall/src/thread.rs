@@ -53,7 +53,7 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// it needs what a thread holds that works below this interface.
     ///
     /// # Errors
-    /// What `body` returns; [`Error::TooLarge`] when it wrote more than the log holds.
+    /// What `body` returns; [`Error::Full`] when the pool has no room.
     pub fn transaction<T, E: From<Error>>(
         &mut self,
         body: impl for<'p> FnMut(&mut Tx<'p, '_, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,

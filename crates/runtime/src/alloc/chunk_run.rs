@@ -70,7 +70,7 @@ impl<M: Memory> Session<'_, M> {
         Ok(Block { at: self.heap.layout.chunk(chunk), chunk, kind: Kind::Large(length) })
     }
 
-    pub(super) fn own_run(&self, chunk: u64, length: u64, owner: u64) {
+    pub(crate) fn own_run(&self, chunk: u64, length: u64, owner: u64) {
         for chunk in chunk..chunk + length {
             self.memory.store(self.heap.layout.owner(chunk), owner);
         }
@@ -126,6 +126,11 @@ impl<M: Memory> Session<'_, M> {
             {
                 return Ok(self.found_run(chunk, found, length));
             }
+        }
+        if self.log.is_extended() {
+            self.log.truncate_all(self.memory);
+            self.release_extensions();
+            return self.find_run(length);
         }
         Err(TxError::Full { chunks, wanted: length })
     }

@@ -49,7 +49,8 @@ pub enum TxError {
         /// Chunks wanted.
         wanted: u64,
     },
-    /// A transaction that does not fit its log.
+    /// A transaction with more new values than one record has, or a step of defragmentation with
+    /// more than its log.
     #[error(
         "a transaction wrote {bytes} bytes of log, of which there are {room}; split it, or make \
          the heap with a greater log_bytes"

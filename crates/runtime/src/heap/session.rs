@@ -139,9 +139,9 @@ impl<'m, M: Memory> Session<'m, M> {
             scope: Scope::default(),
         };
         session.buffers.clear();
-        if let Some((number, lines)) = left_open {
+        if let Some((number, parts)) = left_open {
             let mut is_back = false;
-            session.in_scope(|session| is_back = session.put_back(number, lines).is_ok());
+            session.in_scope(|session| is_back = session.put_back(number, parts).is_ok());
             if is_back {
                 *session.undo = Undo::new(memory, &heap, thread);
             }
@@ -264,12 +264,16 @@ impl<'m, M: Memory> Session<'m, M> {
     pub fn retire(&mut self) {
         self.sit();
         self.in_scope(|session| session.log.truncate_all(session.memory));
+        self.release_extensions();
     }
 
     /// Ends the session and returns its free space to all threads, unless another session of its
     /// number has joined since.
     pub fn leave(mut self) {
         if self.is_seated() {
+            if self.log.is_extended() {
+                self.retire();
+            }
             self.disown();
         }
     }

@@ -21,6 +21,7 @@
 //! Old values are logged to the byte, as other bytes of the same word may belong to other threads.
 
 use super::buffers::Buffers;
+use super::extension::RECORD_BYTES;
 use super::record::{Builder, Entry};
 use super::redo_log::{Wait, store_in_place};
 use crate::flaws::HeapFlaw;
@@ -36,29 +37,41 @@ impl<M: Memory> Session<'_, M> {
         if self.undo.is_open() {
             own.record.push_end(self.undo.number());
         }
-        self.log.check_room(&own.record)?;
         changed.clear();
         for (from, to) in saved.iter().chain(fresh.iter()) {
             changed.add_lines(from, to);
         }
         self.make_durable();
-        self.log.commit(self.memory, &mut self.buffers.own.record, wait)
+        let mut own = std::mem::take(&mut self.buffers.own.record);
+        let outcome = self.log_record(&mut own, wait);
+        self.buffers.own.record = own;
+        outcome
     }
 
     /// Redo: logs the old values of the words that the transaction has noted, and stores them.
     fn store_words(&mut self) -> Result<(), TxError> {
-        let words = &self.buffers.words.record;
-        for (from, to) in words.entries().flat_map(bytes_of) {
-            self.buffers.fresh.missing(from, to, |from, to| self.undo.note(self.memory, from, to));
-        }
-        self.save_noted()?;
-        for entry in self.buffers.words.record.entries() {
-            store_in_place(self.memory, &self.heap.layout, self.thread, entry);
-            for (from, to) in bytes_of(entry) {
-                self.buffers.saved.add(from, to);
+        let words = std::mem::take(&mut self.buffers.words.record);
+        let outcome = self.save_old(&words);
+        if outcome.is_ok() {
+            for entry in words.entries() {
+                store_in_place(self.memory, &self.heap.layout, self.thread, entry);
             }
         }
-        Ok(())
+        self.buffers.words.record = words;
+        outcome
+    }
+
+    /// Logs what memory has where these words will be stored.
+    fn save_old(&mut self, words: &Builder) -> Result<(), TxError> {
+        for (from, to) in words.entries().flat_map(bytes_of) {
+            let Buffers { saved, fresh, .. } = &mut self.buffers;
+            fresh.missing(from, to, |from, to| self.undo.note(self.memory, from, to));
+            saved.add(from, to);
+            if self.undo.noted() > RECORD_BYTES {
+                self.save_noted()?;
+            }
+        }
+        self.save_noted()
     }
 
     /// Restores old values in place, and ends the transaction of that number.
@@ -99,7 +112,9 @@ fn bytes_of(entry: Entry<'_>) -> impl Iterator<Item = (Addr, Addr)> {
     let (at, mask, bytes) = match entry {
         Entry::Words(at, values) => (at, 1u16, 8 * values.len() as u64),
         Entry::Bytes(at, mask, _) => (at, mask.into(), 1),
-        Entry::End(_) | Entry::Freed(..) | Entry::Before(_) => (Addr::NULL, 0, 0),
+        Entry::End(_) | Entry::Freed(..) | Entry::Before(_) | Entry::Elsewhere(..) => {
+            (Addr::NULL, 0, 0)
+        }
     };
     let places = (0..8).filter(move |byte| mask >> byte & 1 == 1);
     places.map(move |byte| (at.plus(byte), at.plus(byte + bytes)))

@@ -23,6 +23,7 @@
 //! | 3 end | 0 | the number of an undo transaction of this thread, which is over |
 //! | 4 freed | 0 | bytes from the address that are free: older entries about them are void |
 //! | 5 before | 0 | lines that this thread's records of the previous generation take |
+//! | 6 elsewhere | 0 | bytes at the address in which the log [goes on](super::extension) |
 
 use super::checksum::{Keys, LINE_WORDS};
 use super::index::{Found, Index};
@@ -39,10 +40,13 @@ const BYTES: u64 = 2;
 const END: u64 = 3;
 const FREED: u64 = 4;
 const BEFORE: u64 = 5;
+const ELSEWHERE: u64 = 6;
 /// Words of an entry of kind before.
 pub(crate) const BEFORE_WORDS: usize = 2;
 /// Bits of the number of lines in word 2.
 const LENGTH_BITS: u32 = 24;
+/// The maximum bytes of a record.
+pub(super) const BYTES_MAX: u64 = LINE_BYTES << LENGTH_BITS;
 
 /// Word 2 of a record's header, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +84,18 @@ pub(crate) enum Entry<'a> {
     Freed(Addr, u64),
     /// The number of lines that the thread's records of the previous generation take.
     Before(u64),
+    /// The log goes on in that many bytes from the address.
+    Elsewhere(Addr, u64),
+}
+
+impl Entry<'_> {
+    /// Its words, the head included.
+    fn words(self) -> usize {
+        match self {
+            Entry::Words(_, values) => 1 + values.len(),
+            _ => 2,
+        }
+    }
 }
 
 /// A record under construction.
@@ -262,6 +278,7 @@ impl Builder {
             Entry::End(number) => self.push_end(number),
             Entry::Freed(at, bytes) => self.push_freed(at, bytes),
             Entry::Before(lines) => self.push_before(lines),
+            Entry::Elsewhere(at, bytes) => self.push_elsewhere(at, bytes),
         }
     }
 
@@ -283,6 +300,12 @@ impl Builder {
         self.push(lines);
     }
 
+    pub(crate) fn push_elsewhere(&mut self, at: Addr, bytes: u64) {
+        self.open = None;
+        self.push(head(at, ELSEWHERE, 0));
+        self.push(bytes);
+    }
+
     /// Puts the places of all values into `index`.
     pub(crate) fn index(&self, index: &mut Index) {
         let mut place = HEADER_WORDS + 1;
@@ -298,7 +321,9 @@ impl Builder {
                     index.put(at, Found::Bytes(place));
                     place += 2;
                 }
-                Entry::End(_) | Entry::Freed(..) | Entry::Before(_) => place += 2,
+                Entry::End(_) | Entry::Freed(..) | Entry::Before(_) | Entry::Elsewhere(..) => {
+                    place += 2;
+                }
             }
         }
     }
@@ -358,6 +383,7 @@ impl<'a> Iterator for Entries<'a> {
             END => Some(Entry::End(value())),
             FREED => Some(Entry::Freed(at, value())),
             BEFORE => Some(Entry::Before(value())),
+            ELSEWHERE => Some(Entry::Elsewhere(at, value())),
             _ => None,
         }
     }
@@ -369,6 +395,7 @@ pub(crate) struct Record {
     pub(crate) stamp: u64,
     /// The generation, or the number of the undo transaction.
     pub(crate) generation: u64,
+    lines: u64,
     words: Vec<[u8; 8]>,
 }
 
@@ -383,13 +410,30 @@ impl Record {
         is_whole.then_some(Record {
             stamp: word(1)?,
             generation: number.generation,
+            lines: number.lines,
             words: words.to_vec(),
         })
     }
 
-    /// The number of lines of the record.
+    /// The number of lines that the record takes in its log.
     pub(crate) fn lines(&self) -> u64 {
-        (self.words.len() / LINE_WORDS) as u64
+        self.lines
+    }
+
+    /// Where the log goes on.
+    pub(crate) fn elsewhere(&self) -> Option<(Addr, u64)> {
+        self.entries().find_map(|entry| match entry {
+            Entry::Elsewhere(at, bytes) => Some((at, bytes)),
+            _ => None,
+        })
+    }
+
+    /// Puts the entries of a record that is elsewhere in front of those of this one.
+    pub(crate) fn take_in(&mut self, other: Record) {
+        let mut all = Builder { words: other.words, open: None };
+        all.words.truncate(HEADER_WORDS + all.entries().map(Entry::words).sum::<usize>());
+        self.entries().for_each(|entry| all.push_entry(entry));
+        self.words = all.words;
     }
 
     pub(crate) fn entries(&self) -> Entries<'_> {
@@ -492,7 +536,7 @@ mod tests {
         ) {
             prop_assert_eq!(Record::parse(&lines, 0, &keys(1)), None);
             let words = lines.as_flattened().to_vec();
-            let record = Record { stamp: 0, generation: 0, words };
+            let record = Record { stamp: 0, generation: 0, lines: 1, words };
             prop_assert!(record.entries().count() <= 40);
         }
     }

@@ -48,7 +48,10 @@ pub(crate) fn recover<M: Memory>(
         .ok_or_else(|| AccessError::damaged("the generation of its logs does not add up"))?;
     let mut records = Vec::new();
     for thread in 0..layout.numbers.threads {
-        let found = read_halves(memory, heap, thread, retired)?;
+        let mut found = read_halves(memory, heap, thread, retired)?;
+        for record in &mut found {
+            take_in(memory, heap, record, chunks)?;
+        }
         records.extend(found.into_iter().map(|record| (thread, record)));
     }
     let undos: Vec<Vec<(u64, Record)>> = (0..layout.numbers.threads)
@@ -100,43 +103,89 @@ pub(crate) fn recover<M: Memory>(
 }
 
 /// Returns the number of the transaction that an earlier session of this thread left open when it
-/// was dropped, and the lines of its old values.
-pub(crate) fn left_open<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Option<(u64, u64)> {
+/// was dropped, and the parts of the log that have its old values: address and lines.
+pub(crate) fn left_open<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+) -> Option<(u64, Vec<(Addr, u64)>)> {
     let at = heap.layout.undo(thread);
     let number = checked_word::claimed(memory, heap.layout.ended(thread)) + 1;
     let bits = memory.load(at.plus(16));
     if Number::decode(bits, &Keys::of(heap.uuid, at), 0).generation != number {
         return None;
     }
-    let records = read_log(memory, heap, (thread, UNDO), number).ok()?;
-    Some((number, records.iter().map(Record::lines).sum()))
+    let parts = read_parts(memory, heap, thread, number).ok()?;
+    let lines = |records: &[Record]| records.iter().map(Record::lines).sum();
+    Some((number, parts.iter().map(|(at, records)| (*at, lines(records))).collect()))
 }
 
-/// Reads the old values of a thread's undo transaction of that number, which take the first `lines`
-/// lines of its log.
+/// Reads the old values of an undo transaction of that number, which are in these parts of a log.
 ///
 /// # Errors
 /// When the medium has lost some of them.
 pub(crate) fn old_values<M: Memory>(
     memory: &M,
     heap: &Heap,
-    thread: u64,
-    (number, lines): (u64, u64),
+    number: u64,
+    parts: &[(Addr, u64)],
 ) -> Result<Builder, AccessError> {
-    let at = heap.layout.undo(thread);
-    let keys = Keys::of(heap.uuid, at);
-    let (mut old, mut line) = (Builder::default(), 0);
+    let mut old = Builder::default();
     old.clear();
-    while line < lines {
-        let record = read_record(memory, &keys, at, line..lines, number).ok_or_else(|| {
-            AccessError::damaged(format!(
-                "thread {thread} cannot read the old values it has logged"
-            ))
-        })?;
-        record.entries().for_each(|entry| old.push_entry(entry));
-        line += record.lines();
+    for (at, lines) in parts {
+        let records = read_whole(memory, &Keys::of(heap.uuid, *at), (*at, *lines), number);
+        if records.iter().map(Record::lines).sum::<u64>() < *lines {
+            let what = format!("the old values that are logged at {at} do not add up");
+            return Err(AccessError::damaged(what));
+        }
+        let entries = records.iter().flat_map(Record::entries);
+        let is_value = |entry: &Entry<'_>| matches!(entry, Entry::Words(..) | Entry::Bytes(..));
+        entries.filter(is_value).for_each(|entry| old.push_entry(entry));
     }
     Ok(old)
+}
+
+/// Reads the records of an undo transaction: those of a thread's log, then those of extensions.
+fn read_parts<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    thread: u64,
+    number: u64,
+) -> Result<Vec<(Addr, Vec<Record>)>, AccessError> {
+    let chunks = heap.chunks(memory)?;
+    let first = read_log(memory, heap, (thread, UNDO), number)?;
+    let mut parts = vec![(heap.layout.undo(thread), first)];
+    while let Some((at, bytes)) = parts.last().and_then(|(_, part)| part.last()?.elsewhere()) {
+        let is_new = parts.iter().all(|(known, _)| *known != at);
+        if !is_new || !is_extension(heap, at, bytes, chunks) {
+            let what = "goes on where no log can be";
+            return Err(AccessError::damaged(format!("the undo log of thread {thread} {what}")));
+        }
+        let part = (at, bytes / LINE_BYTES);
+        parts.push((at, read_whole(memory, &Keys::of(heap.uuid, at), part, number)));
+    }
+    Ok(parts)
+}
+
+/// Whether a log can go on there.
+fn is_extension(heap: &Heap, at: Addr, bytes: u64, chunks: u64) -> bool {
+    let is_chunk = heap.layout.chunk_of(at).is_some_and(|chunk| heap.layout.chunk(chunk) == at);
+    is_chunk && bytes > 0 && heap.layout.holds(at, bytes, chunks)
+}
+
+/// Reads whole records of `generation` from the start of that many lines at `at`.
+fn read_whole<M: Memory>(
+    memory: &M,
+    keys: &Keys,
+    (at, lines): (Addr, u64),
+    generation: u64,
+) -> Vec<Record> {
+    let (mut records, mut line) = (Vec::new(), 0);
+    while let Some(record) = read_record(memory, keys, at, line..lines, generation) {
+        line += record.lines();
+        records.push(record);
+    }
+    records
 }
 
 /// Reads a thread's records of the two generations after the truncated one.
@@ -157,6 +206,29 @@ fn read_halves<M: Memory>(
     }
     records.extend(newer);
     Ok(records)
+}
+
+/// Adds the entries that a record has elsewhere.
+fn take_in<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    record: &mut Record,
+    chunks: u64,
+) -> Result<(), AccessError> {
+    let Some((at, bytes)) = record.elsewhere() else { return Ok(()) };
+    let read = || {
+        let lines = is_extension(heap, at, bytes, chunks).then_some(bytes / LINE_BYTES)?;
+        read_record(memory, &Keys::of(heap.uuid, at), at, 0..lines, record.generation)
+    };
+    match read()
+        .filter(|other| (other.stamp, other.generation) == (record.stamp, record.generation))
+    {
+        Some(other) => {
+            record.take_in(other);
+            Ok(())
+        }
+        None => Err(AccessError::damaged(format!("the log record at {at} does not add up"))),
+    }
 }
 
 /// Reads a thread's records of `generation`.
@@ -215,11 +287,8 @@ fn read_log<M: Memory>(
     };
     let keys = Keys::of(heap.uuid, at);
     let lines = reach::lines(memory, heap, (thread, log), generation)?;
-    let (mut records, mut line) = (Vec::new(), 0);
-    while let Some(record) = read_record(memory, &keys, at, line..lines, generation) {
-        line += record.lines();
-        records.push(record);
-    }
+    let records = read_whole(memory, &keys, (at, lines), generation);
+    let line: u64 = records.iter().map(Record::lines).sum();
     let is_header = |line: &u64| {
         let number = load_number(memory, &keys, at, *line);
         number.generation == generation && number.lines <= lines - line
@@ -276,7 +345,8 @@ fn read_undo<M: Memory>(
         let what = "ends a transaction whose number is out of range";
         return Err(AccessError::damaged(format!("the log of thread {thread} {what}")));
     }
-    let records = read_log(memory, heap, (thread, UNDO), ended + 1)?;
+    let parts = read_parts(memory, heap, thread, ended + 1)?;
+    let records: Vec<Record> = parts.into_iter().flat_map(|(_, records)| records).collect();
     if records.iter().any(|record| record.generation != ended + 1) {
         let what = "holds old values of a transaction that is not the one after the last that";
         return Err(AccessError::damaged(format!("the undo log of thread {thread} {what} ended")));
@@ -304,7 +374,8 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), A
             Entry::Bytes(at, ..) => (at, 8),
             Entry::Freed(at, bytes) => (at, bytes),
             Entry::End(number) => return number < NUMBER_MAX,
-            Entry::Before(_) => return true,
+            // Checked when it was read.
+            Entry::Before(_) | Entry::Elsewhere(..) => return true,
         };
         let is_data = heap.layout.holds(at, bytes, chunks);
         bytes > 0 && at.offset().is_multiple_of(8) && (is_data || heap.layout.is_entry(at, bytes))
@@ -349,7 +420,7 @@ fn replay<M: Memory>(memory: &M, heap: &Heap, records: &[(u64, Record)], dirty: 
                 }
             };
             match entry {
-                Entry::Freed(..) | Entry::Before(_) => {}
+                Entry::Freed(..) | Entry::Before(_) | Entry::Elsewhere(..) => {}
                 Entry::Words(..) if freed.is_empty() => store(entry),
                 Entry::Words(at, values) => {
                     // A run of words can reach from one object into the next.

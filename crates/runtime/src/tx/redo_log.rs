@@ -28,6 +28,7 @@ use super::checksum::Keys;
 use super::lines::LineSet;
 use super::reach::Reach;
 use super::record::{BEFORE_WORDS, Builder, Entry};
+use crate::alloc::block::Block;
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
 use crate::heap::layout::Layout;
@@ -59,6 +60,9 @@ pub(crate) struct Log {
     /// again lists and flushes them once.
     known: [u64; KNOWN],
     pub(super) flushed: LineSet,
+    uuid: u128,
+    /// Extensions that are in use, with their generations.
+    extensions: Vec<(u64, Block)>,
     pub(crate) route: Route,
     pub(crate) counts: LogCounts,
 }
@@ -143,13 +147,18 @@ impl Log {
             reach: [0, 1].map(|half| Reach::new(heap, thread, half)),
             known: [0; KNOWN],
             flushed: LineSet::default(),
+            uuid,
+            extensions: Vec::new(),
             route: Route::new(RouteChoice::Adaptive),
             counts: LogCounts::default(),
         }
     }
 
-    /// Commits the entries of `builder` atomically: no crash after the return loses them (or, if
-    /// only ordered, loses them and keeps something later).
+    /// Commits the entries of `builder` atomically, as a record in the log: no crash after the
+    /// return loses them (or, if only ordered, loses them and keeps something later).
+    ///
+    /// # Errors
+    /// When they do not fit.
     pub(crate) fn commit<M: Memory>(
         &mut self,
         memory: &M,
@@ -159,7 +168,65 @@ impl Log {
         if builder.is_empty() {
             return Ok(());
         }
-        self.check_room(builder)?;
+        if !self.holds(builder) {
+            let (bytes, room) = (builder.bytes_with(BEFORE_WORDS), self.places.room);
+            return Err(TxError::TooLarge { bytes, room });
+        }
+        let (generation, stamp) = self.begin(memory, builder);
+        self.write(memory, builder, (generation, stamp), wait);
+        self.apply(memory, (generation % 2) as usize, builder);
+        self.leave(memory);
+        Ok(())
+    }
+
+    /// As [`commit`](Log::commit), with the entries in an extension of the log.
+    pub(super) fn commit_elsewhere<M: Memory>(
+        &mut self,
+        memory: &M,
+        builder: &mut Builder,
+        block: Block,
+    ) {
+        let mut named = Builder::default();
+        named.clear();
+        named.push_elsewhere(block.at, builder.bytes());
+        let (generation, stamp) = self.begin(memory, &mut named);
+        let record = builder.finish(stamp, generation, 0, &Keys::of(self.uuid, block.at));
+        memory.write_nt(block.at, record);
+        if !self.flaw.is(HeapFlaw::LostExtension) {
+            memory.order();
+        }
+        self.extensions.push((generation, block));
+        self.write(memory, &mut named, (generation, stamp), Wait::Durable);
+        for entry in builder.entries() {
+            let dirty = store_in_place(memory, &self.layout, self.places.thread, entry);
+            if let Some((line, lines)) = dirty {
+                memory.flush(line.start(), lines * LINE_BYTES);
+            }
+        }
+        memory.drain();
+        self.apply(memory, (generation % 2) as usize, &named);
+        self.leave(memory);
+    }
+
+    /// Whether a record of these entries fits the log.
+    #[inline]
+    pub(super) fn holds(&self, builder: &Builder) -> bool {
+        builder.bytes_with(BEFORE_WORDS) <= self.places.room
+    }
+
+    /// Whether an extension is in use.
+    pub(crate) fn is_extended(&self) -> bool {
+        !self.extensions.is_empty()
+    }
+
+    /// Takes the extensions of generations up to `retired`.
+    pub(super) fn take_extensions(&mut self, retired: u64) -> Vec<Block> {
+        let free = self.extensions.extract_if(.., |(generation, _)| *generation <= retired);
+        free.map(|(_, block)| block).collect()
+    }
+
+    /// Joins the current generation with a record of these entries, which it may add to.
+    fn begin<M: Memory>(&mut self, memory: &M, builder: &mut Builder) -> (u64, u64) {
         let (size, most) = (builder.bytes(), builder.bytes_with(BEFORE_WORDS));
         let (generation, stamp) = self.enter(memory, size, most);
         if generation != self.generation {
@@ -170,6 +237,18 @@ impl Log {
                 self.known = [0; KNOWN];
             }
         }
+        (generation, stamp)
+    }
+
+    /// Writes the record, and waits as long as is wanted.
+    #[inline]
+    fn write<M: Memory>(
+        &mut self,
+        memory: &M,
+        builder: &mut Builder,
+        (generation, stamp): (u64, u64),
+        wait: Wait,
+    ) {
         let half = (generation % 2) as usize;
         let (at, line) = (self.places.log[half].plus(self.used), self.used / LINE_BYTES);
         let record = builder.finish(stamp, generation, line, &self.places.keys[half]);
@@ -189,18 +268,8 @@ impl Log {
         self.used += size;
         let lines = self.used / LINE_BYTES;
         memory.store(self.places.last, generation << USED_BITS | lines);
-        self.apply(memory, half, builder);
-        self.leave(memory);
         self.counts.commits += 1;
         self.count_record(size);
-        Ok(())
-    }
-
-    /// Refuses a record that is too large for the log.
-    #[inline]
-    pub(super) fn check_room(&self, builder: &Builder) -> Result<(), TxError> {
-        let (bytes, room) = (builder.bytes_with(BEFORE_WORDS), self.places.room);
-        if bytes > room { Err(TxError::TooLarge { bytes, room }) } else { Ok(()) }
     }
 
     /// Counts a record of the undo log.
@@ -288,7 +357,7 @@ pub(crate) fn store_in_place<M: Memory>(
             memory.store(ended, checked_word::encode(ended, number));
             Some((ended.line(), 1))
         }
-        Entry::Freed(..) | Entry::Before(_) => None,
+        Entry::Freed(..) | Entry::Before(_) | Entry::Elsewhere(..) => None,
     }
 }
 

@@ -33,8 +33,9 @@ impl<'m, M: Memory> Session<'m, M> {
     /// fence.
     ///
     /// # Errors
-    /// What `body` returns; [`TxError::TooLarge`] when it wrote more than the log holds. Nothing
-    /// has changed then.
+    /// What `body` returns; [`TxError::Full`] when it wrote more than its log holds and the pool
+    /// has no room for more log; [`TxError::TooLarge`] when it wrote more than 1 GiB. Nothing has
+    /// changed then.
     pub fn transaction<T, E: From<TxError>>(
         &mut self,
         body: impl FnOnce(&mut Tx<'_, 'm, M>) -> Result<T, E>,
@@ -157,7 +158,7 @@ impl<'m, M: Memory> Session<'m, M> {
         } else {
             self.commit_by_log(wait)?;
         }
-        self.undo.close();
+        self.close_undo();
         if !self.buffers.freed.is_empty() {
             let freed = std::mem::take(&mut self.buffers.freed);
             self.give_back(&freed);
@@ -175,7 +176,15 @@ impl<'m, M: Memory> Session<'m, M> {
         if self.buffers.direct && !self.buffers.words.record.is_empty() {
             self.memory.order();
         }
-        self.log.commit(self.memory, &mut self.buffers.words.record, wait)
+        let mut words = std::mem::take(&mut self.buffers.words.record);
+        let outcome = self.log_record(&mut words, wait);
+        self.buffers.words.record = words;
+        outcome
+    }
+
+    fn close_undo(&mut self) {
+        let extensions = self.undo.close();
+        self.give_back_extensions(&extensions);
     }
 
     /// Undo: adds the current values of the changed bytes to the record.
@@ -190,37 +199,28 @@ impl<'m, M: Memory> Session<'m, M> {
         }
     }
 
-    /// Undo: makes the old values durable that were noted.
-    pub(crate) fn save_noted(&mut self) -> Result<(), TxError> {
-        let bytes = self.undo.save(self.memory)?;
-        if bytes > 0 {
-            self.log.count_record(bytes);
-        }
-        Ok(())
-    }
-
     /// Rolls back the transaction.
     fn abort(&mut self) -> Result<(), TxError> {
         if self.undo.is_open() {
-            self.put_back(self.undo.number(), self.undo.lines())?;
+            let parts = self.undo.parts().collect();
+            self.put_back(self.undo.number(), parts)?;
         }
-        self.undo.close();
+        self.close_undo();
         let taken = std::mem::take(&mut self.buffers.taken);
         self.give_back(&taken);
         self.buffers.clear();
         Ok(())
     }
 
-    /// Restores the old values of this thread's transaction `number`, which take the first `lines`
-    /// lines of its log, and ends the transaction.
-    pub(crate) fn put_back(&mut self, number: u64, lines: u64) -> Result<(), TxError> {
-        let logged = (number, lines);
-        let mut old = recovery::old_values(self.memory, &self.heap, self.thread, logged)?;
+    /// Restores the old values of this thread's transaction `number`, which are in these parts of
+    /// its log (address, lines), and ends the transaction.
+    pub(crate) fn put_back(&mut self, number: u64, parts: Vec<(Addr, u64)>) -> Result<(), TxError> {
+        let mut old = recovery::old_values(self.memory, &self.heap, number, &parts)?;
         if self.heap.in_place {
             return self.put_back_in_place(&old, number);
         }
         old.push_end(number);
-        self.log.commit(self.memory, &mut old, Wait::Durable)
+        self.log_record(&mut old, Wait::Durable)
     }
 
     /// Allocates `bytes` bytes, fills them with `content` (the rest is undefined), and stores the

@@ -14,37 +14,71 @@
 use super::checksum::Keys;
 use super::reach::Reach;
 use super::record::Builder;
+use crate::alloc::block::Block;
 use crate::flaws::{HeapFlaw, Planted};
 use crate::heap::checked_word;
-use crate::{Heap, Route, RouteChoice, TxError};
+use crate::{Heap, Route, RouteChoice};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// One thread's undo log.
 #[derive(Clone, Debug)]
 pub(crate) struct Undo {
-    at: Addr,
-    keys: Keys,
-    room: u64,
+    uuid: u128,
     flaw: Planted,
     /// The number of the current transaction, or of the last one.
     number: u64,
-    used: u64,
+    /// The log itself, and its extensions while a transaction is open: the last one is written.
+    parts: Vec<Part>,
+    blocks: Vec<Block>,
     reach: Reach,
     builder: Builder,
     pub(crate) route: Route,
+}
+
+/// A part of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) at: Addr,
+    keys: Keys,
+    room: u64,
+    used: u64,
+}
+
+impl Part {
+    fn new(uuid: u128, at: Addr, bytes: u64) -> Part {
+        // One line is for the record that says where the log goes on.
+        Part { at, keys: Keys::of(uuid, at), room: bytes - LINE_BYTES, used: 0 }
+    }
+
+    /// Lines that are written.
+    pub(crate) fn lines(&self) -> u64 {
+        self.used / LINE_BYTES
+    }
+
+    /// Writes a record of transaction `number` behind the others; returns its bytes.
+    fn write<M: Memory>(
+        &mut self,
+        memory: &M,
+        number: u64,
+        builder: &mut Builder,
+        route: &mut Route,
+    ) -> u64 {
+        let record = builder.finish(0, number, self.lines(), &self.keys);
+        route.write(memory, self.at.plus(self.used), record);
+        self.used += record.len() as u64;
+        record.len() as u64
+    }
 }
 
 impl Undo {
     pub(crate) fn new<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Undo {
         let Heap { layout, flaw, uuid, .. } = *heap;
         Undo {
-            at: layout.undo(thread),
-            keys: Keys::of(uuid, layout.undo(thread)),
-            // So that the record of an abort always fits the redo log.
-            room: layout.numbers.log_bytes - 2 * LINE_BYTES,
+            uuid,
             flaw,
             number: checked_word::claimed(memory, layout.ended(thread)),
-            used: 0,
+            parts: vec![Part::new(uuid, layout.undo(thread), layout.numbers.log_bytes)],
+            blocks: Vec::new(),
             reach: Reach::new(heap, thread, 2),
             builder: Builder::default(),
             route: Route::new(RouteChoice::Adaptive),
@@ -52,8 +86,9 @@ impl Undo {
     }
 
     /// Whether old values of the current transaction are in the log.
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.used > 0
+        self.parts[0].used > 0
     }
 
     /// The number of the current transaction.
@@ -61,9 +96,9 @@ impl Undo {
         self.number
     }
 
-    /// Lines of the log that the current transaction has written.
-    pub(crate) fn lines(&self) -> u64 {
-        self.used / LINE_BYTES
+    /// The parts of the log that the current transaction has written.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Addr, u64)> {
+        self.parts.iter().map(|part| (part.at, part.lines()))
     }
 
     /// Notes the values of the bytes from `from` to `to`, to be logged with the next
@@ -80,41 +115,88 @@ impl Undo {
         self.builder.push_from(memory, from, to);
     }
 
-    /// Makes the noted values durable; returns the bytes of the record, 0 if nothing was noted.
-    ///
-    /// # Errors
-    /// When they do not fit; then they are no longer noted.
-    pub(crate) fn save<M: Memory>(&mut self, memory: &M) -> Result<u64, TxError> {
-        if self.builder.is_empty() {
-            return Ok(0);
+    /// Bytes of the record of what is noted.
+    #[inline]
+    pub(crate) fn noted(&self) -> u64 {
+        self.builder.bytes()
+    }
+
+    /// Forgets what is noted.
+    pub(crate) fn discard(&mut self) {
+        self.builder.clear();
+    }
+
+    #[inline]
+    fn last(&mut self) -> &mut Part {
+        self.parts.last_mut().expect("the log itself")
+    }
+
+    /// Whether the record of what is noted fits the part that is written.
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        let noted = self.noted();
+        let Part { used, room, .. } = self.last();
+        *used + noted <= *room
+    }
+
+    /// Bytes of the extensions.
+    pub(crate) fn extended(&self) -> u64 {
+        self.blocks.iter().map(Block::bytes).sum()
+    }
+
+    /// Lets the log go on in `block`.
+    pub(crate) fn extend<M: Memory>(&mut self, memory: &M, block: Block) {
+        self.begin();
+        let mut builder = Builder::default();
+        builder.clear();
+        builder.push_elsewhere(block.at, block.bytes());
+        if self.parts.len() == 1 {
+            self.reach.cover(memory, self.number, self.parts[0].used + LINE_BYTES);
         }
-        let size = self.builder.bytes();
-        if self.used + size > self.room {
-            self.builder.clear();
-            return Err(TxError::TooLarge { bytes: self.used + size, room: self.room });
+        if !self.flaw.is(HeapFlaw::LostExtension) {
+            let number = self.number;
+            let part = self.parts.last_mut().expect("the log itself");
+            part.write(memory, number, &mut builder, &mut self.route);
         }
+        self.parts.push(Part::new(self.uuid, block.at, block.bytes()));
+        self.blocks.push(block);
+    }
+
+    #[inline]
+    fn begin(&mut self) {
         if !self.is_open() {
             self.number += 1;
         }
-        self.reach.cover(memory, self.number, self.used + size);
-        let line = self.used / LINE_BYTES;
-        let record = self.builder.finish(0, self.number, line, &self.keys);
-        self.route.write(memory, self.at.plus(self.used), record);
+    }
+
+    /// Makes the noted values durable, for which there is room; returns the bytes of the record, 0
+    /// if nothing was noted.
+    pub(crate) fn save<M: Memory>(&mut self, memory: &M) -> u64 {
+        if self.builder.is_empty() {
+            return 0;
+        }
+        self.begin();
+        if let [log] = &self.parts[..] {
+            self.reach.cover(memory, self.number, log.used + self.builder.bytes());
+        }
+        let part = self.parts.last_mut().expect("the log itself");
+        let bytes = part.write(memory, self.number, &mut self.builder, &mut self.route);
         if !self.flaw.is(HeapFlaw::LateUndo) {
             memory.order();
         }
         self.route.fenced(memory);
-        self.used += size;
         self.builder.clear();
-        Ok(size)
+        bytes
     }
 
-    /// To be called when the end of the current transaction is durable.
+    /// To be called when the end of the current transaction is durable; returns the extensions.
     #[inline]
-    pub(crate) fn close(&mut self) {
-        self.used = 0;
+    pub(crate) fn close(&mut self) -> Vec<Block> {
+        self.parts.truncate(1);
+        self.parts[0].used = 0;
         if !self.builder.is_empty() {
             self.builder.clear();
         }
+        std::mem::take(&mut self.blocks)
     }
 }
