@@ -98,6 +98,7 @@ pub use locks::queue::{Guard, Locks};
 pub use locks::stripes::{Held, Stripe, Stripes};
 pub use route::{Route, RouteChoice, RouteCounts, UnknownRoute};
 pub use tx::direct::DIRECT_BYTES;
+pub use tx::held::{HeldTx, Paused};
 pub use tx::redo_log::LogCounts;
 pub use tx::run::Pending;
 pub use tx::{Logging, Tx};

@@ -28,6 +28,7 @@ pub(crate) mod buffers;
 pub(crate) mod checksum;
 pub(crate) mod direct;
 mod extension;
+pub(crate) mod held;
 mod in_place;
 mod index;
 mod lines;

@@ -300,3 +300,37 @@ fn an_undo_transaction_that_is_too_large_for_a_full_pool_leaves_other_words_alon
     let (_, recovered) = Heap::open(&again, NAME, bytes).expect("whole");
     assert_eq!(recovered.rolled_back, 0, "that it was over is said");
 }
+
+#[test]
+fn a_transaction_by_calls_commits_when_it_is_told_to_and_else_rolls_back() {
+    for in_place in [false, true] {
+        for kind in [Logging::Redo, Logging::Undo] {
+            let (image, heap) = made(&HeapOptions { in_place, ..options(1, 2) });
+            let mut session = heap.join(&image);
+            let root = heap.root();
+            let mut tx = session.start(kind).expect("whole");
+            tx.store(root, 1u64).expect("it fits");
+            tx.commit().expect("it fits");
+            let mut tx = session.start(kind).expect("whole");
+            tx.store(root, 2u64).expect("it fits");
+            tx.abort().expect("whole");
+            assert_eq!(session.load::<u64>(root), 1);
+            session.start(kind).expect("whole").store(root, 3u64).expect("it fits");
+            assert_eq!(session.load::<u64>(root), 1, "it was dropped");
+            let mut tx = session.start(kind).expect("whole");
+            tx.store(root, 4u64).expect("it fits");
+            let paused = tx.pause();
+            let mut tx = session.take_up(paused);
+            tx.store(root.plus(8), 5u64).expect("it fits");
+            tx.commit().expect("it fits");
+            assert_eq!([root, root.plus(8)].map(|at| session.load::<u64>(at)), [4, 5]);
+            let mut tx = session.start(kind).expect("whole");
+            tx.store(root, 6u64).expect("it fits");
+            let lost = tx.pause();
+            session.transaction(|_| Ok::<_, TxError>(())).expect("nothing");
+            assert_eq!(session.load::<u64>(root), 4, "the next one rolled it back");
+            let again = std::panic::AssertUnwindSafe(|| session.take_up(lost).commit());
+            assert!(std::panic::catch_unwind(again).is_err(), "it is over");
+        }
+    }
+}

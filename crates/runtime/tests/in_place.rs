@@ -34,6 +34,10 @@ enum Step {
     Nested(Logging, bool),
     /// A store that is begun, and waited for.
     Begin(Logging),
+    /// One that is begun and ended by calls, and paused between.
+    Held(Logging),
+    /// One that is dropped instead.
+    Dropped(Logging),
     AllocInto,
     FreeFrom,
     /// Truncates the logs.
@@ -70,6 +74,8 @@ fn operations() -> Vec<Step> {
             Step::Nested(kind, true),
             Step::Nested(kind, false),
             Step::Begin(kind),
+            Step::Held(kind),
+            Step::Dropped(kind),
         ]
     };
     let alone = [Step::AllocInto, Step::FreeFrom];
@@ -95,6 +101,16 @@ impl Step {
                 let begun = session.begin(kind, |tx| tx.store(root.plus(8), 6u64));
                 let ((), pending) = begun?;
                 session.wait(pending);
+            }
+            Step::Held(kind) => {
+                let mut tx = session.start(kind)?;
+                all(&mut tx)?;
+                let paused = tx.pause();
+                session.take_up(paused).commit()?;
+            }
+            Step::Dropped(kind) => {
+                let mut tx = session.start(kind)?;
+                all(&mut tx)?;
             }
             Step::Word(value) => plain(memory, root.plus(8), value),
             Step::Byte(value) => plain(memory, root.plus(19), value),

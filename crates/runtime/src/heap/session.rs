@@ -41,8 +41,10 @@ pub struct Session<'m, M: Memory> {
     pub(crate) number: u64,
     /// The thread slot that the session has taken in its memory.
     pub(crate) seat: Option<ThreadSlot>,
-    /// Whether a transaction panicked and has not been rolled back yet.
-    pub(crate) broken: bool,
+    /// Whether a transaction has begun and not ended: it runs, or is to be rolled back.
+    pub(crate) is_begun: bool,
+    /// How many transactions have begun.
+    pub(crate) begun: u64,
     /// The scope that the session is in, for defragmentation.
     pub(crate) scope: Scope,
 }
@@ -102,7 +104,8 @@ impl<'m, M: Memory> Session<'m, M> {
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             number,
             seat,
-            broken: false,
+            is_begun: false,
+            begun: 0,
             scope: Scope::default(),
         }
     }
@@ -114,7 +117,7 @@ impl<'m, M: Memory> Session<'m, M> {
         let Session { log, undo, blocks, placement, buffers, holds, heap, number, .. } = self;
         let suspended =
             Suspended { log, undo, blocks, placement, buffers, holds, heap, number, turn };
-        (!self.broken).then_some(suspended)
+        (!self.is_begun).then_some(suspended)
     }
 
     fn seated_on(memory: &'m M, heap: Heap, seat: Option<ThreadSlot>) -> Session<'m, M> {
@@ -135,7 +138,8 @@ impl<'m, M: Memory> Session<'m, M> {
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             number: SESSIONS.fetch_add(1, Relaxed),
             seat,
-            broken: false,
+            is_begun: false,
+            begun: 0,
             scope: Scope::default(),
         };
         session.buffers.clear();

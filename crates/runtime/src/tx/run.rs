@@ -104,9 +104,10 @@ impl<'m, M: Memory> Session<'m, M> {
 
     /// Begins a transaction; returns whether a scope began with it.
     #[inline(never)]
-    fn enter(&mut self) -> Result<bool, TxError> {
+    pub(super) fn enter(&mut self) -> Result<bool, TxError> {
         self.sit();
-        if std::mem::replace(&mut self.broken, true) {
+        self.begun += 1;
+        if std::mem::replace(&mut self.is_begun, true) {
             self.abort()?;
             self.hold_no_more();
         }
@@ -121,7 +122,7 @@ impl<'m, M: Memory> Session<'m, M> {
 
     /// Rolls back a transaction whose body has panicked, before another thread sees anything of it.
     /// A thread that ends with its machine changes nothing.
-    fn end_by_panic(&mut self, is_scope: bool) {
+    pub(super) fn end_by_panic(&mut self, is_scope: bool) {
         if self.seat.is_some() {
             // A second panic, of a memory that fails, must not end the process. The next
             // transaction tries the rollback again.
@@ -133,7 +134,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// Ends a transaction: commits if its body has succeeded; else, and if the commit fails, rolls
     /// back. Returns why it could not commit, or as an error why it could not be rolled back.
     #[inline(never)]
-    fn leave_with(
+    pub(super) fn leave_with(
         &mut self,
         is_good: bool,
         wait: Wait,
@@ -148,7 +149,7 @@ impl<'m, M: Memory> Session<'m, M> {
             self.end_scope();
         }
         self.hold_no_more();
-        self.broken = false;
+        self.is_begun = false;
         Ok(error)
     }
 
