@@ -19,6 +19,8 @@ enum pmdk_operation {
 	PMDK_TX_64,	    /* begin, add 64 B, write them, commit */
 	PMDK_TX_256,
 	PMDK_TX_1024,
+	PMDK_TX_64K,
+	PMDK_TX_MANY,	    /* begin, add and write 1000 ranges of 64 B one by one, commit */
 	PMDK_TX_FOUR,	    /* begin, add and write four ranges of 64 B, commit */
 	PMDK_TX_ABORT,	    /* begin, add 64 B, write them, abort */
 	PMDK_ALLOC_FREE,    /* pmemobj_alloc of 64 B, pmemobj_free of it */

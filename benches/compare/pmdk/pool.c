@@ -130,6 +130,23 @@ change_four(PMEMobjpool *pop, char *field, uint64_t count)
 }
 
 static int
+change_many(PMEMobjpool *pop, char *field, uint64_t count)
+{
+	volatile int failed = 0;
+	for (uint64_t i = 0; i < count && !failed; i++) {
+		TX_BEGIN(pop) {
+			for (size_t range = 0; range < 1000; range++) {
+				pmemobj_tx_add_range_direct(field + range * 256, 64);
+				memset(field + range * 256, (int)i, 64);
+			}
+		} TX_ONABORT {
+			failed = 1;
+		} TX_END
+	}
+	return failed ? -1 : 0;
+}
+
+static int
 change_and_abort(PMEMobjpool *pop, char *field, uint64_t count)
 {
 	volatile uint64_t aborted = 0;
@@ -198,6 +215,10 @@ pmdk_run(struct pmdk_pool *pool, enum pmdk_operation operation, unsigned thread,
 		return change(pool->pop, field, 256, count);
 	case PMDK_TX_1024:
 		return change(pool->pop, field, 1024, count);
+	case PMDK_TX_64K:
+		return change(pool->pop, field, 65536, count);
+	case PMDK_TX_MANY:
+		return change_many(pool->pop, field, count);
 	case PMDK_TX_FOUR:
 		return change_four(pool->pop, field, count);
 	case PMDK_TX_ABORT:

@@ -104,6 +104,24 @@ pub(crate) const KINDS: &[Kind] = &[
         make: |sizes| small(sizes, &["tx, 1 KiB"], Operation::Tx1024, Some((1, 1024))),
     },
     Kind {
+        name: "tx-64k",
+        about: "the same with 64 KiB",
+        has_threads: true,
+        make: |sizes| {
+            let sizes = Sizes { operations: (sizes.operations / 64).max(1), ..*sizes };
+            small(&sizes, &["tx, 64 KiB"], Operation::Tx64K, None)
+        },
+    },
+    Kind {
+        name: "many-ranges",
+        about: "one transaction that adds and writes 1000 ranges of 64 B, one after the other",
+        has_threads: true,
+        make: |sizes| {
+            let sizes = Sizes { operations: (sizes.operations / 1000).max(1), ..*sizes };
+            small(&sizes, &["tx, 1000 x 64 B"], Operation::TxMany, None)
+        },
+    },
+    Kind {
         name: "four-ranges",
         about: "one transaction that adds and writes four ranges of 64 B",
         has_threads: true,
@@ -208,6 +226,8 @@ fn our_forms(operation: Operation) -> Vec<([&'static str; 2], ours::Operation)> 
         Operation::Tx64 => Ours::Tx64,
         Operation::Tx256 => Ours::Tx256,
         Operation::Tx1024 => Ours::Tx1024,
+        Operation::Tx64K => Ours::Tx64K,
+        Operation::TxMany => Ours::TxMany,
         Operation::TxFour => Ours::TxFour,
         Operation::TxAbort => Ours::TxAbort,
         Operation::AllocFree => return vec![(["seawall", "in place"], Ours::AllocFree)],

@@ -26,6 +26,8 @@ const FIELD_BYTES: u64 = 256 << 10;
 const LINKS: u64 = crate::pmdk::LINKS;
 const LOG_BYTES: u64 = 1 << 20;
 const RANGES: u64 = 1000;
+/// Ranges of a transaction that adds many.
+const MANY: u64 = 1000;
 const RANGE_BYTES: u64 = 512;
 
 type Work<'m> = Session<'m, NativeMemory<'m>>;
@@ -109,6 +111,9 @@ pub(crate) enum Operation {
     Tx64(Logging),
     Tx256(Logging),
     Tx1024(Logging),
+    Tx64K(Logging),
+    /// Add and write 1000 ranges of 64 B, one after the other, commit.
+    TxMany(Logging),
     /// The same with four ranges of 64 B.
     TxFour(Logging),
     /// Add and write 64 B, abort.
@@ -174,6 +179,15 @@ fn run(
         Operation::Tx64(kind) => changes::<1, 64>(session, kind, field, count),
         Operation::Tx256(kind) => changes::<1, 256>(session, kind, field, count),
         Operation::Tx1024(kind) => changes::<1, 1024>(session, kind, field, count),
+        Operation::Tx64K(kind) => changes::<1, 65536>(session, kind, field, count),
+        Operation::TxMany(kind) => (0..count).try_for_each(|i| {
+            session.transaction_with(kind, |tx| {
+                (0..MANY).map(|range| field.plus(256 * range)).try_for_each(|at| {
+                    tx.add(&[(at, 64)])?;
+                    tx.write(at, &[i as u8; 64])
+                })
+            })
+        }),
         Operation::TxFour(kind) => changes::<4, 64>(session, kind, field, count),
         Operation::TxAbort(kind) => (0..count).try_for_each(|i| abort(session, kind, field, i)),
         Operation::AllocFree => (0..count).try_for_each(|_| {

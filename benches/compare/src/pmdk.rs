@@ -18,6 +18,8 @@ pub(crate) enum Operation {
     Tx64,
     Tx256,
     Tx1024,
+    Tx64K,
+    TxMany,
     TxFour,
     TxAbort,
     AllocFree,
