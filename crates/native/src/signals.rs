@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
+use std::sync::mpsc::channel;
 use std::thread::Builder;
 
 /// Calls `act` for each such signal, in a thread of its own. To be called before other threads are
@@ -25,18 +26,24 @@ pub fn on_stop(mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
         set.assume_init()
     };
     block(&set, libc::SIG_BLOCK);
-    let wait = move || loop {
-        let mut signal = 0;
-        // SAFETY: the set is whole, and the number of the signal goes to a place of ours.
-        if unsafe { libc::sigwait(&set, &mut signal) } == 0 {
-            act();
+    let (ready, is_ready) = channel();
+    let wait = move || {
+        let _ = ready.send(());
+        loop {
+            let mut signal = 0;
+            // SAFETY: the set is whole, and the number of the signal goes to a place of ours.
+            if unsafe { libc::sigwait(&set, &mut signal) } == 0 {
+                act();
+            }
         }
     };
     let started = Builder::new().name("signals".into()).spawn(wait);
+    // A thread that starts when there is no memory left panics: it starts before anything is used.
+    let started = started.and_then(|_| is_ready.recv().map_err(|_| ErrorKind::OutOfMemory.into()));
     if started.is_err() {
         block(&set, libc::SIG_UNBLOCK);
     }
-    started.map(drop)
+    started
 }
 
 /// Does `act` with signals that end a program held back in this thread, so that they end it after

@@ -2,7 +2,7 @@
 
 pub(crate) mod block;
 pub(crate) mod chunk;
-mod chunk_run;
+pub(crate) mod chunk_run;
 pub(crate) mod coalesce;
 pub(crate) mod map;
 mod object;

@@ -211,3 +211,26 @@ fn a_transaction_of_megabytes_is_limited_by_the_pool_only() {
         }
     }
 }
+
+#[test]
+fn a_full_pool_has_room_for_a_transaction_that_frees_a_part_of_it() {
+    let bytes = 128 << 16;
+    let options = HeapOptions { bytes, bytes_max: bytes, ..small_logs(true) };
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
+    let mut session = heap.join(&image);
+    let mut objects = Vec::new();
+    for bytes in [5000, 64] {
+        let mut put = || session.transaction(|tx| tx.alloc(bytes));
+        while let Ok(at) = put() {
+            objects.push(at);
+        }
+        let full = put().expect_err("full");
+        assert!(matches!(full, TxError::Full { .. }), "{full}");
+    }
+    for part in objects.chunks(700) {
+        let freed = session.transaction(|tx| part.iter().try_for_each(|at| tx.free(*at)));
+        assert_eq!(freed, Ok::<(), TxError>(()), "of {} objects", objects.len());
+    }
+    assert_eq!(heap.objects(&image, |at| panic!("{at:?} is left")), Ok(()));
+}

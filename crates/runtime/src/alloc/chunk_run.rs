@@ -12,11 +12,22 @@ use crate::{Session, TxError};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
+/// What chunks are taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Objects,
+    /// To extend a log.
+    Log,
+}
+
+/// One chunk of so many is left for logs.
+const LOG_SHARE: u64 = 64;
+
 impl<M: Memory> Session<'_, M> {
     /// Takes a chunk for `content`, which starts with that many bytes of states, all zero.
     pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, TxError> {
         let chunk = self.with_chunk_lock(|session| -> Result<u64, TxError> {
-            let (chunk, entry) = session.find_run(1)?;
+            let (chunk, entry) = session.find_run(1, Use::Objects)?;
             let layout = session.heap.layout;
             let is_shelf = content == Chunk::Shelf;
             session.use_again(chunk)?;
@@ -56,10 +67,15 @@ impl<M: Memory> Session<'_, M> {
         bytes.iter().all(|byte| *byte == 0)
     }
 
-    /// Takes `length` consecutive chunks.
+    /// Takes `length` consecutive chunks for an object.
     pub(crate) fn take_large(&mut self, length: u64) -> Result<Block, TxError> {
+        self.take_chunks(length, Use::Objects)
+    }
+
+    /// Takes `length` consecutive chunks.
+    pub(crate) fn take_chunks(&mut self, length: u64, purpose: Use) -> Result<Block, TxError> {
         let chunk = self.with_chunk_lock(|session| -> Result<u64, TxError> {
-            let (chunk, found) = session.find_run(length)?;
+            let (chunk, found) = session.find_run(length, purpose)?;
             let rest = Chunk::Run(found.length() - length);
             let entries = [(chunk, Chunk::Run(length)), (chunk + length, rest)];
             (chunk..chunk + length).try_for_each(|chunk| session.use_again(chunk))?;
@@ -106,11 +122,12 @@ impl<M: Memory> Session<'_, M> {
 
     /// Finds `length` consecutive free chunks, joins their runs, and returns the first chunk with
     /// its entry. Grows the pool if there are none. The chunk lock is held.
-    fn find_run(&mut self, length: u64) -> Result<(u64, Chunk), TxError> {
+    fn find_run(&mut self, length: u64, purpose: Use) -> Result<(u64, Chunk), TxError> {
         let layout = self.heap.layout;
         let chunks = self.chunks();
         let cursor: u64 = self.memory.load(layout.cursor);
-        for (from, to) in [(cursor, chunks), (0, chunks)] {
+        let end = self.end_for(purpose);
+        for (from, to) in [(cursor, end), (0, end)] {
             if let Some((chunk, found)) = self.search_run(from, to, length)? {
                 return Ok(self.found_run(chunk, found, length));
             }
@@ -118,11 +135,11 @@ impl<M: Memory> Session<'_, M> {
         // Cycles return empty chunks; a search for them here would hold the lock for long.
         let has_grown = layout.numbers.moves && self.grow(length);
         if has_grown || self.release_empty()? || self.grow(length) {
-            if let Some((chunk, found)) = self.search_run(0, self.chunks(), length)? {
+            if let Some((chunk, found)) = self.search_run(0, self.end_for(purpose), length)? {
                 return Ok(self.found_run(chunk, found, length));
             }
             if self.grow(length)
-                && let Some((chunk, found)) = self.search_run(0, self.chunks(), length)?
+                && let Some((chunk, found)) = self.search_run(0, self.end_for(purpose), length)?
             {
                 return Ok(self.found_run(chunk, found, length));
             }
@@ -130,9 +147,20 @@ impl<M: Memory> Session<'_, M> {
         if self.log.is_extended() {
             self.log.truncate_all(self.memory);
             self.release_extensions();
-            return self.find_run(length);
+            return self.find_run(length, purpose);
         }
         Err(TxError::Full { chunks, wanted: length })
+    }
+
+    /// The end of the chunks that can be taken for that purpose. Where programs store in place,
+    /// objects leave the last ones, so that a full pool has room for the log of a transaction that
+    /// frees many.
+    fn end_for(&self, purpose: Use) -> u64 {
+        let chunks = self.chunks();
+        match purpose {
+            Use::Objects if self.heap.in_place => chunks - chunks / LOG_SHARE,
+            Use::Objects | Use::Log => chunks,
+        }
     }
 
     /// Starts the next search behind the chunks that were found, as entries within them are not
@@ -195,8 +223,9 @@ impl<M: Memory> Session<'_, M> {
     ) -> Result<Option<(u64, Chunk)>, TxError> {
         let layout = self.heap.layout;
         let (mut chunk, mut first, mut joined) = (from, from, 0);
+        let chunks = self.chunks();
         while chunk < to {
-            let entry = chunk::load_within(self.memory, &layout, chunk, to)?;
+            let entry = chunk::load_within(self.memory, &layout, chunk, chunks)?;
             let is_free = entry.is_free() && self.memory.load::<u64>(layout.owner(chunk)) == 0;
             if is_free {
                 if joined == 0 {
@@ -207,7 +236,7 @@ impl<M: Memory> Session<'_, M> {
                 joined = 0;
             }
             chunk += entry.length();
-            if joined >= length {
+            if joined >= length && first + length <= to {
                 let is_one = first + joined == chunk && entry.length() == joined;
                 return Ok(Some((first, if is_one { entry } else { Chunk::Run(joined) })));
             }

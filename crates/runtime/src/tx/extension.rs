@@ -17,6 +17,7 @@
 use super::record::{BYTES_MAX, Builder};
 use super::redo_log::Wait;
 use crate::alloc::block::Block;
+use crate::alloc::chunk_run::Use;
 use crate::alloc::size_class::CHUNK_BYTES;
 use crate::{Session, TxError};
 use seawall_memory::{LINE_BYTES, Memory, MemoryExt};
@@ -57,7 +58,7 @@ impl<M: Memory> Session<'_, M> {
 
     fn extension(&mut self, bytes: u64) -> Result<Block, TxError> {
         self.release_extensions();
-        self.take_large(bytes.div_ceil(CHUNK_BYTES))
+        self.take_chunks(bytes.div_ceil(CHUNK_BYTES), Use::Log)
     }
 
     /// Commits a record, in an extension if the log does not hold it.
