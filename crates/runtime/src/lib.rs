@@ -18,6 +18,10 @@
 //! | an object of 4 KiB and more, written with [`fill`](Tx::fill) | 1 more | its bytes, once |
 //! | truncation of the logs, when one is full | 2 | each changed line once |
 //!
+//! In pools of programs that also store without transactions ([`HeapOptions::in_place`]) a
+//! transaction or abort that stores something has two more, and `alloc_into` and `free_from` as
+//! well.
+//!
 //! Data is stored in place when its record is durable, and flushed when the log is truncated. A
 //! record goes through the caches or past them, whichever was measured to be cheaper ([`Route`]).
 //! Opening after a crash replays what was not truncated, so its time depends on the logs, not on
@@ -55,7 +59,7 @@
 //! | two threads that write an object without a lock | no |
 //! | a pointer from a failed transaction, used later | no; as after freeing |
 //! | a wrong implementation of [`typed::Persist`] by hand | no; derive it |
-//! | bytes of the pool changed past the heap, by [`Memory`](seawall_memory::Memory) itself | no |
+//! | bytes changed past the heap, by [`Memory`](seawall_memory::Memory) itself | no |
 //!
 //! A pointer to a freed object can read another object's bytes, of any type, pointers included. A
 //! forgotten session keeps its thread number from other OS threads until the pool is opened again.

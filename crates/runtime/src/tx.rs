@@ -86,7 +86,9 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.session.heap
     }
 
-    /// The memory below.
+    /// The memory below. What a program stores there itself can be lost in a crash, if a
+    /// transaction wrote the same bytes before, unless the heap
+    /// [allows it](crate::HeapOptions::in_place).
     pub fn memory(&self) -> &M {
         self.session.memory
     }

@@ -165,7 +165,9 @@ impl<'m, M: Memory> Session<'m, M> {
         }
     }
 
-    /// The memory below.
+    /// The memory below. What a program stores there itself can be lost in a crash, if a
+    /// transaction wrote the same bytes before, unless the heap
+    /// [allows it](crate::HeapOptions::in_place).
     pub fn memory(&self) -> &'m M {
         self.memory
     }
