@@ -234,3 +234,29 @@ fn a_full_pool_has_room_for_a_transaction_that_frees_a_part_of_it() {
     }
     assert_eq!(heap.objects(&image, |at| panic!("{at:?} is left")), Ok(()));
 }
+
+#[test]
+fn a_transaction_that_finds_no_room_for_its_end_is_rolled_back() {
+    for in_place in [false, true] {
+        let (image, heap) = pool(&small_logs(in_place));
+        let mut session = heap.join(&image);
+        let before = state(&image, &heap);
+        // One chunk is left: enough for the old values, but not for the new ones as well.
+        let mut taken = Vec::new();
+        while let Ok(at) = session.transaction(|tx| tx.alloc(1 << 16)) {
+            taken.push(at);
+        }
+        let last = taken.pop().expect("room for one at least");
+        session.transaction(|tx| tx.free(last)).expect("an object");
+        let written = Large::Write(Logging::Undo).run(&mut session, 9);
+        let is_full = matches!(written, Err(TxError::Full { .. }));
+        assert_eq!(is_full, !in_place, "{written:?}");
+        for at in taken {
+            session.transaction(|tx| tx.free(at)).expect("an object");
+        }
+        assert_eq!(state(&image, &heap) == before, is_full);
+        let again = Image::from_pm(image.into_pm(), heap.dram_bytes());
+        let (heap, _) = Heap::open(&again, NAME, again.pm_bytes()).expect("whole");
+        assert_eq!(state(&again, &heap) == before, is_full, "after a crash");
+    }
+}

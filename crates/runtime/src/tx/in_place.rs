@@ -74,7 +74,7 @@ impl<M: Memory> Session<'_, M> {
         self.save_noted()
     }
 
-    /// Restores old values in place, and ends the transaction of that number.
+    /// Restores old values in place, and ends the transaction of that number; takes no room.
     pub(super) fn put_back_in_place(&mut self, old: &Builder, number: u64) -> Result<(), TxError> {
         self.buffers.changed.clear();
         for entry in old.entries() {

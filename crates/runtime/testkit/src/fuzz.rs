@@ -162,7 +162,7 @@ pub fn recovery(data: &[u8]) {
 fn put_entry(pm: &mut [u8], places: &Places, start: usize, data: &mut FuzzInput<'_>) {
     let targets = [places.root, places.table, places.data, places.data + 2048, places.types, 0];
     let at = targets[data.below(targets.len())] + 8 * data.below(1 << 14);
-    let (kind, count) = (u64::from(data.byte() % 6), u64::from(data.byte() % 5));
+    let (kind, count) = (u64::from(data.byte() % 7), u64::from(data.byte() % 5));
     let place = start + 24 + 8 * data.below(4);
     put(pm, place, at as u64 | kind << 48 | count << 52);
     put(pm, place + 8, data.number());
@@ -189,7 +189,9 @@ fn panic_of<T>(action: impl FnOnce() -> T) -> String {
 /// A script of transactions, held to a model, with reopening in between.
 pub fn transactions(data: &[u8]) {
     let mut data = FuzzInput(data);
-    let options = options(1, 2 + u64::from(data.byte() % 12));
+    let kinds = data.byte();
+    let in_place = kinds >= 128;
+    let options = HeapOptions { in_place, ..options(1, 2 + u64::from(kinds % 12)) };
     let mut image = Image::new(options.pm_bytes(), options.dram_bytes());
     let mut heap = Heap::create(&image, NAME, 7, &options).expect("good options");
     let mut state = State::default();
