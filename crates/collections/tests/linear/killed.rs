@@ -31,8 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MICROS_MAX: u64 = 8_000;
 const ERAS: u64 = 6;
 
-/// An operation as it is written.
-type Record = [u64; 6];
+/// An operation as it is written, in 64 bytes: a kill can cut a write to a file in two where one
+/// page of the file ends, which is never within a record.
+type Record = [u64; 8];
 const RECORD_BYTES: usize = size_of::<Record>();
 
 fn record_of(op: &Op) -> Record {
@@ -47,11 +48,12 @@ fn record_of(op: &Op) -> Record {
         Answer::Value(None) => (2, 0),
         Answer::Value(Some(old)) => (3, old),
     };
-    [op.call, op.back, (op.thread as u64) << 32 | answer << 16 | act, op.key, value, old]
+    let what = (op.thread as u64) << 32 | answer << 16 | act;
+    [op.call, op.back, what, op.key, value, old, 0, 0]
 }
 
 /// None for one that was killed before it was written.
-fn op_of([call, back, words, key, value, old]: Record) -> Option<Op> {
+fn op_of([call, back, words, key, value, old, ..]: Record) -> Option<Op> {
     let act = match words & 0xffff {
         0 => Act::Get,
         1 => Act::Insert(value),
