@@ -85,8 +85,8 @@ pub struct HeapOptions {
     /// Whether the program also stores to objects and the root outside of transactions, with plain
     /// stores that it flushes itself. In such a pool a committed value is never stored again after
     /// a crash; elsewhere it can be, hundreds of transactions later, so that bytes which
-    /// transactions write must be written by transactions only. A transaction that writes costs two
-    /// more fences. Not together with `defragment`.
+    /// transactions write must be written by transactions only. A transaction that stores something
+    /// costs two more fences (undo: one). Not together with `defragment`.
     pub in_place: bool,
 }
 

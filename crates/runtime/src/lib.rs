@@ -18,9 +18,9 @@
 //! | an object of 4 KiB and more, written with [`fill`](Tx::fill) | 1 more | its bytes, once |
 //! | truncation of the logs, when one is full | 2 | each changed line once |
 //!
-//! In pools of programs that also store without transactions ([`HeapOptions::in_place`]) a
-//! transaction or abort that stores something has two more, and `alloc_into` and `free_from` as
-//! well.
+//! In pools of programs that also store without transactions ([`HeapOptions::in_place`]) a redo
+//! transaction that stores something, `alloc_into` and `free_from` have two more, and an undo
+//! transaction that stores something, or is rolled back then, has one more.
 //!
 //! Data is stored in place when its record is durable, and flushed when the log is truncated. A
 //! record goes through the caches or past them, whichever was measured to be cheaper ([`Route`]).

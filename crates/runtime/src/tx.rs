@@ -242,9 +242,12 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// What `inner` returns.
     pub fn nested<T, E>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
         let mark = self.mark();
-        self.session.buffers.depth += 1;
+        let buffers = &mut self.session.buffers;
+        let outer = std::mem::replace(&mut buffers.outer, mark.taken);
+        buffers.depth += 1;
         let outcome = inner(self);
         self.session.buffers.depth -= 1;
+        self.session.buffers.outer = outer;
         if outcome.is_err() {
             self.return_to(&mark);
         }

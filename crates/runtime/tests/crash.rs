@@ -1,6 +1,9 @@
 //! With crashes: every image that Px86 allows, at every moment, of scripts that use everything.
 
-use seawall_explore::{CrashImage, Model, Reached, Schedule, Search, check, record, search};
+use crate::steps::is_one_of_two;
+use seawall_explore::{
+    CrashImage, CrashPoint, Model, Reached, Schedule, Search, check, record, search,
+};
 use seawall_memory::{Image, Memory};
 use seawall_runtime::{Heap, HeapFlaw, HeapOptions, Logging, RouteChoice};
 use seawall_testkit::script::{self, NAME, ScriptStep, State, options, reopen, seen, states};
@@ -39,16 +42,7 @@ fn explore_by(
     let states: Vec<State> = states(steps).iter().map(seen).collect();
     let recover =
         |image: &CrashImage| reopen(image, image.pm_bytes(), flaw).map(|(_, state)| state);
-    let judge = |found: &State, point: &seawall_explore::CrashPoint| {
-        // A transaction is durable when it returns, whatever the model.
-        let done = point.outputs[0] as usize;
-        let next = (done + 1).min(states.len() - 1);
-        if states[done..=next].contains(found) {
-            return Ok(());
-        }
-        let which = states.iter().position(|state| state == found);
-        Err(format!("{done} steps were done, and the heap is as after {which:?}"))
-    };
+    let judge = |found: &State, point: &CrashPoint| is_one_of_two(&states, found, point);
     let outcome = search(&trace, how, &check(recover, judge));
     match outcome.finding {
         None => Ok(outcome.reached),
@@ -283,7 +277,7 @@ fn a_heap_that_was_not_wholly_made_is_refused() {
         let Ok((heap, _)) = Heap::open(image, NAME, bytes) else { return Ok(false) };
         script::read(image, &heap).map(|state| state == State::default())
     };
-    let judge = |whole: &bool, point: &seawall_explore::CrashPoint| {
+    let judge = |whole: &bool, point: &CrashPoint| {
         if *whole || point.promised[0] == 0 { Ok(()) } else { Err("a heap is gone".to_owned()) }
     };
     let outcome = search(&trace, &Search::new(Model::Px86), &check(recover, judge));

@@ -1,9 +1,11 @@
 //! Transactions that their log does not hold: it goes on in chunks of the pool, which no crash
 //! leaks.
 
-use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
+use crate::steps::{self, Step};
+use seawall_explore::{Model, Search};
 use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::{Heap, HeapFlaw, HeapOptions, Logging, Session, TxError};
+use seawall_testkit::places::{CHUNK, LINE, Places, word};
 use seawall_testkit::script::{NAME, options};
 
 /// The least that a log can have.
@@ -25,16 +27,24 @@ enum Large {
     Free(Logging),
     /// Allocates them again.
     Alloc(Logging),
+    /// Truncates the logs.
+    Retire,
 }
 
-impl Large {
-    fn run<M: Memory>(self, session: &mut Session<'_, M>, number: u8) -> Result<(), TxError> {
+impl Step for Large {
+    type State = State;
+
+    fn run<M: Memory>(&self, session: &mut Session<'_, M>, number: u64) -> Result<(), TxError> {
         let root = session.heap().root();
         let write = |tx: &mut seawall_runtime::Tx<'_, '_, M>| {
             let at: Addr = tx.load(root);
-            (0..16).try_for_each(|piece| tx.write(at.plus(512 * piece), &[number; 512]))
+            (0..16).try_for_each(|piece| tx.write(at.plus(512 * piece), &[2 + number as u8; 512]))
         };
-        match self {
+        match *self {
+            Large::Retire => {
+                session.retire();
+                Ok(())
+            }
             Large::Write(kind) => session.transaction_with(kind, write),
             Large::Abort(kind) => {
                 let outcome = session.transaction_with(kind, |tx| {
@@ -63,6 +73,10 @@ impl Large {
                 Ok(())
             }),
         }
+    }
+
+    fn look<M: Memory>(memory: &M, heap: &Heap) -> Result<State, String> {
+        state(memory, heap)
     }
 }
 
@@ -100,39 +114,8 @@ fn state<M: Memory>(memory: &M, heap: &Heap) -> Result<State, String> {
 }
 
 fn explore(options: &HeapOptions, steps: &[Large], flaw: HeapFlaw) -> Result<(), String> {
-    let (image, heap) = pool(options);
-    let mut states = vec![state(&image, &heap).expect("whole")];
-    let model = image.clone();
-    let mut session = heap.join(&model);
-    for (step, number) in steps.iter().zip(2..) {
-        step.run(&mut session, number).expect("room");
-        states.push(state(&model, &heap).expect("whole"));
-    }
-    let (heap, program) = (heap.with_flaw(flaw), steps.to_vec());
-    let trace = record(image, &Schedule::default(), move |memory| {
-        let mut session = heap.join(memory);
-        for (step, number) in program.iter().zip(0..) {
-            step.run(&mut session, 2 + number as u8).expect("room");
-            memory.output(number);
-        }
-    })
-    .expect("it ends");
-    let recover = |image: &CrashImage| {
-        let opened = Heap::open_flawed(image, NAME, image.pm_bytes(), flaw);
-        let (heap, _) = opened.map_err(|error| error.to_string())?;
-        state(image, &heap)
-    };
-    let judge = |found: &State, point: &CrashPoint| {
-        let done = point.outputs[0] as usize;
-        let next = (done + 1).min(states.len() - 1);
-        if states[done..=next].contains(found) {
-            return Ok(());
-        }
-        Err(format!("{done} steps were done, and it is {found:?}, not {:?}", states[done]))
-    };
     let how = Search { depth: 0, budget: 20_000, samples: 10, ..Search::new(Model::Px86) };
-    let finding = search(&trace, &how, &check(recover, judge)).finding;
-    finding.map_or(Ok(()), |finding| Err(finding.to_string()))
+    steps::explore(pool(options), steps, &how, flaw).map(|_| ())
 }
 
 #[test]
@@ -141,8 +124,10 @@ fn no_crash_breaks_a_transaction_that_is_larger_than_its_log() {
         for kind in [Logging::Redo, Logging::Undo] {
             let steps = [
                 Large::Write(kind),
+                Large::Retire,
                 Large::Abort(kind),
                 Large::Free(kind),
+                Large::Retire,
                 Large::Write(kind),
                 Large::Alloc(kind),
             ];
@@ -177,6 +162,8 @@ fn chunks_that_a_log_took_are_there_for_objects_again() {
                 Large::Alloc(kind).run(&mut session, number).expect("room");
                 Large::Abort(kind).run(&mut session, number).expect("room");
             }
+            session.leave();
+            let mut session = heap.join(&image);
             // All that the pool has, less the chunks of the objects.
             let taken = session.transaction(|tx| tx.alloc(7 << 16)).map(|_| ());
             assert_eq!(taken, Ok::<(), TxError>(()), "{kind:?}, in place {in_place}");
@@ -197,7 +184,11 @@ fn a_transaction_of_megabytes_is_limited_by_the_pool_only() {
         let at: Addr = session.load(heap.root());
         for kind in [Logging::Redo, Logging::Undo] {
             let content = vec![kind as u8 + 1; large as usize];
+            let before = session.log_counts().records;
             session.transaction_with(kind, |tx| tx.write(at, &content)).expect("room");
+            let logged = session.log_counts().records - before;
+            let is_by_parts = in_place || kind == Logging::Undo;
+            assert!(!is_by_parts || logged >= 5, "{logged} records of old values");
             let mut read = vec![0; large as usize];
             image.read(at, &mut read);
             assert!(read == content);
@@ -259,4 +250,94 @@ fn a_transaction_that_finds_no_room_for_its_end_is_rolled_back() {
         let (heap, _) = Heap::open(&again, NAME, again.pm_bytes()).expect("whole");
         assert_eq!(state(&again, &heap) == before, is_full, "after a crash");
     }
+}
+
+/// The entry that says where a log goes on, behind a header of three words.
+const ELSEWHERE: u64 = 6 << 48;
+
+/// The one-line records of the log part of that many bytes at `start` that say where it goes on.
+fn leads(pm: &[u8], start: usize, bytes: usize) -> Vec<usize> {
+    let is_lead = |at: &usize| {
+        let head = word(pm, at + 24);
+        head & ELSEWHERE == ELSEWHERE && ((head ^ ELSEWHERE) as usize).is_multiple_of(CHUNK)
+    };
+    (start..start + bytes).step_by(LINE).filter(is_lead).collect()
+}
+
+/// The pool with a record that says that the log goes on at `at`, in so many bytes.
+fn led_to(pm: &[u8], part: usize, lead: usize, at: u64, bytes: u64) -> Vec<u8> {
+    let mut pm = pm.to_vec();
+    pm[lead + 24..lead + 32].copy_from_slice(&(at | ELSEWHERE).to_le_bytes());
+    pm[lead + 32..lead + 40].copy_from_slice(&bytes.to_le_bytes());
+    let sum = Places::sum_at(&pm, part, &pm[lead..lead + LINE]);
+    pm[lead..lead + 8].copy_from_slice(&sum.to_le_bytes());
+    pm
+}
+
+fn refusal(pm: Vec<u8>, dram_bytes: u64) -> String {
+    let image = Image::from_pm(pm, dram_bytes);
+    let opened = Heap::open(&image, NAME, image.pm_bytes());
+    opened.map(|(_, recovered)| recovered).expect_err("refused").to_string()
+}
+
+#[test]
+fn a_log_that_goes_on_where_none_can_be_is_refused() {
+    for kind in [Logging::Redo, Logging::Undo] {
+        let (image, heap) = pool(&small_logs(false));
+        let mut session = heap.join(&image);
+        let mut tx = session.start(kind).expect("whole");
+        let object: Addr = tx.load(heap.root());
+        tx.write(object, &[9; 8192]).expect("room");
+        // A redo transaction is in the log when it is committed, an undo transaction until then.
+        if kind == Logging::Redo {
+            tx.commit().expect("room");
+        } else {
+            let _ = tx.pause();
+        }
+        let pm = image.clone().into_pm();
+        let places = Places::of(&pm);
+        let mut counting = (0..3).flat_map(|log| {
+            let starts = places.records(&pm, log).into_iter().map(|(start, _)| start);
+            let is_lead = |start: &usize| leads(&pm, *start, LINE).len() == 1;
+            starts.filter(is_lead).map(|start| (places.log(log), start)).collect::<Vec<_>>()
+        });
+        let (part, lead) = counting.next().expect("a log goes on");
+        let (at, bytes) = (word(&pm, lead + 24) ^ ELSEWHERE, word(&pm, lead + 32));
+        assert_eq!(led_to(&pm, part, lead, at, bytes), pm);
+        let end = pm.len() as u64;
+        for (at, bytes) in [
+            (0, bytes),
+            (places.root as u64, bytes),
+            (at + 64, bytes),
+            (end - CHUNK as u64, bytes + CHUNK as u64),
+            (end, bytes),
+            (at, 0),
+            (at, 1 << 40),
+        ] {
+            let said = refusal(led_to(&pm, part, lead, at, bytes), heap.dram_bytes());
+            let why = ["goes on where no log can be", "does not add up"];
+            assert!(why.iter().any(|why| said.contains(why)), "{at:#x} {bytes:#x}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_leads_back_to_itself_is_refused() {
+    let bytes = 128 << 16;
+    let (image, heap) = pool(&HeapOptions { bytes, bytes_max: bytes, ..small_logs(true) });
+    let mut session = heap.join(&image);
+    let large = session.alloc_into(heap.root(), 200_000, &[]).expect("room");
+    let mut tx = session.start(Logging::Undo).expect("whole");
+    for piece in 0..200 {
+        tx.write(large.plus(1000 * piece), &[9; 1000]).expect("room");
+    }
+    let _ = tx.pause();
+    let pm = image.clone().into_pm();
+    let places = Places::of(&pm);
+    let first = leads(&pm, places.log(2), places.log_bytes)[0];
+    let part = (word(&pm, first + 24) ^ ELSEWHERE) as usize;
+    let bytes = word(&pm, first + 32);
+    let second = leads(&pm, part, bytes as usize)[0];
+    let said = refusal(led_to(&pm, part, second, part as u64, bytes), heap.dram_bytes());
+    assert!(said.contains("goes on where no log can be"), "{said}");
 }

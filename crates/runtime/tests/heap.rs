@@ -1,7 +1,7 @@
 //! Without crashes: the heap does what a program on ordinary memory would.
 
 use proptest::prelude::*;
-use seawall_memory::{Addr, Image, MemoryExt};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::{AccessError, Heap, HeapFlaw, HeapOptions, Logging, Tx, TxError};
 use seawall_testkit::script::{NAME, ScriptStep, options, read, reopen, seen, states};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -331,6 +331,29 @@ fn a_transaction_by_calls_commits_when_it_is_told_to_and_else_rolls_back() {
             assert_eq!(session.load::<u64>(root), 4, "the next one rolled it back");
             let again = std::panic::AssertUnwindSafe(|| session.take_up(lost).commit());
             assert!(std::panic::catch_unwind(again).is_err(), "it is over");
+        }
+    }
+}
+
+#[test]
+fn a_nested_transaction_that_fails_leaves_the_content_of_an_object_of_the_outer_one() {
+    for (in_place, bytes) in [(false, 40), (false, 5000), (true, 40), (true, 5000)] {
+        for kind in [Logging::Redo, Logging::Undo] {
+            let (image, heap) = made(&HeapOptions { in_place, ..options(1, 2) });
+            let mut session = heap.join(&image);
+            let at = session.transaction_with(kind, |tx| {
+                let at = tx.alloc(bytes)?;
+                tx.fill(at, &vec![1; bytes as usize])?;
+                let inner = tx.nested(|tx| {
+                    tx.fill(at, &vec![2; bytes as usize])?;
+                    Err::<(), TxError>(TxError::Types)
+                });
+                assert_eq!(inner, Err(TxError::Types));
+                Ok::<_, TxError>(at)
+            });
+            let mut found = vec![0; bytes as usize];
+            image.read(at.expect("room"), &mut found);
+            assert!(found.iter().all(|byte| *byte == 1), "{bytes} bytes, {kind:?}, {in_place}");
         }
     }
 }

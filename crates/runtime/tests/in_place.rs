@@ -4,8 +4,9 @@
 //! Each operation of a heap is followed by each plain store to what it wrote. The same programs on
 //! a pool that was not made for this lose data, which the search must find.
 
+use crate::steps::{self, Step as _, explore, reopened};
 use seawall_explore::{
-    CrashImage, CrashPoint, Model, Reached, Schedule, Schedules, Search, check, record, search,
+    CrashPoint, Model, Reached, Schedule, Schedules, Search, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, TxError};
@@ -87,11 +88,13 @@ fn plain_stores() -> [Step; 5] {
     [Step::Word(77), Step::Word(1), Step::Byte(1), Step::Inside(88), Step::Unlink]
 }
 
-impl Step {
-    fn run<M: Memory>(self, session: &mut Session<'_, M>) -> Result<(), TxError> {
+impl steps::Step for Step {
+    type State = State;
+
+    fn run<M: Memory>(&self, session: &mut Session<'_, M>, _: u64) -> Result<(), TxError> {
         let (memory, root) = (session.memory(), session.heap().root());
         let object: Addr = memory.load(root);
-        match self {
+        match *self {
             Step::AllocInto => {
                 session.alloc_into(root, 40, &[9; 40])?;
             }
@@ -148,6 +151,12 @@ impl Step {
         Ok(())
     }
 
+    fn look<M: Memory>(memory: &M, heap: &Heap) -> Result<State, String> {
+        state(memory, heap)
+    }
+}
+
+impl Step {
     fn kind(self) -> Logging {
         match self {
             Step::Store(kind) | Step::Write(kind) | Step::Replace(kind, _) => kind,
@@ -248,50 +257,6 @@ fn pool(options: &HeapOptions) -> (Image, Heap) {
     (image, heap)
 }
 
-/// The message of the first bad image, if there is one.
-fn explore(
-    options: &HeapOptions,
-    steps: &[Step],
-    how: &Search,
-    flaw: HeapFlaw,
-) -> Result<Reached, String> {
-    let (image, heap) = pool(options);
-    let mut states = vec![state(&image, &heap).expect("whole")];
-    let model = image.clone();
-    let mut session = heap.join(&model);
-    for step in steps {
-        step.run(&mut session).expect("room");
-        states.push(state(&model, &heap).expect("whole"));
-    }
-    let (heap, program) = (heap.with_flaw(flaw), steps.to_vec());
-    let trace = record(image, &Schedule::default(), move |memory| {
-        let mut session = heap.join(memory);
-        for (step, number) in program.iter().zip(0..) {
-            step.run(&mut session).expect("room");
-            memory.output(number);
-        }
-    })
-    .expect("it ends");
-    let judge = |found: &State, point: &CrashPoint| {
-        let done = point.outputs[0] as usize;
-        let next = (done + 1).min(states.len() - 1);
-        if states[done..=next].contains(found) {
-            return Ok(());
-        }
-        Err(format!("{done} steps were done, and it is {found:?}, not {:?}", states[done]))
-    };
-    let outcome = search(&trace, how, &check(reopened(flaw), judge));
-    outcome.finding.map_or(Ok(outcome.reached), |finding| Err(finding.to_string()))
-}
-
-fn reopened(flaw: HeapFlaw) -> impl Fn(&CrashImage) -> Result<State, String> {
-    move |image| {
-        let opened = Heap::open_flawed(image, NAME, image.pm_bytes(), flaw);
-        let (heap, _) = opened.map_err(|error| error.to_string())?;
-        state(image, &heap)
-    }
-}
-
 fn px86() -> Search {
     Search::new(Model::Px86)
 }
@@ -303,7 +268,7 @@ fn no_plain_store_is_lost_behind_any_operation() {
             for steps in
                 [[operation, store, Step::Write(Logging::Undo)], [operation, Step::Retire, store]]
             {
-                explore(&in_place(1), &steps, &px86(), HeapFlaw::None)
+                explore(pool(&in_place(1)), &steps, &px86(), HeapFlaw::None)
                     .unwrap_or_else(|finding| panic!("{steps:?}: {finding}"));
             }
         }
@@ -325,7 +290,7 @@ fn no_operation_is_lost_under_any_model() {
                 Step::AllocInto,
                 Step::Byte(8),
             ];
-            explore(&in_place(1), &steps, &Search::new(model), HeapFlaw::None)
+            explore(pool(&in_place(1)), &steps, &Search::new(model), HeapFlaw::None)
                 .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
         }
     }
@@ -340,7 +305,7 @@ fn no_crash_at_all_breaks_short_programs_under_px86() {
             [Step::Abort(kind), Step::Byte(3)],
             [Step::Replace(kind, 40), Step::Unlink],
         ] {
-            let reached = explore(&in_place(1), &steps, &how, HeapFlaw::None);
+            let reached = explore(pool(&in_place(1)), &steps, &how, HeapFlaw::None);
             assert_eq!(reached, Ok(Reached::Complete), "{steps:?}");
         }
     }
@@ -357,7 +322,7 @@ fn the_same_programs_lose_stores_in_a_pool_that_is_written_by_its_log() {
         [Step::AllocInto, Step::Unlink],
         [Step::FreeFrom, Step::Word(77)],
     ] {
-        let found = explore(&by_log, &steps, &px86(), HeapFlaw::None);
+        let found = explore(pool(&by_log), &steps, &px86(), HeapFlaw::None);
         let is_bad = steps[0] != Step::FreeFrom;
         assert_eq!(found.is_err(), is_bad, "{steps:?}: {found:?}");
     }
@@ -379,7 +344,7 @@ fn each_step_of_the_commit_is_needed() {
             // A failed transaction that is rolled back once more looks the same; the fence of the
             // next store ends it. Another thread's store would be lost.
             let is_needed = flaw != HeapFlaw::NoFence || steps != abort;
-            let found = explore(&in_place(1), &steps, &px86(), flaw);
+            let found = explore(pool(&in_place(1)), &steps, &px86(), flaw);
             assert_eq!(found.is_err(), is_needed, "{flaw:?} in {steps:?}: {found:?}");
         }
     }
@@ -398,7 +363,7 @@ fn explore_two(
         record(image.clone(), schedule, move |memory| {
             let mut session = heap.join(memory);
             for step in programs[memory.thread()] {
-                step.run(&mut session).expect("room");
+                step.run(&mut session, 0).expect("room");
             }
             memory.output(0);
         })
@@ -411,7 +376,7 @@ fn explore_two(
         let done = [0, 1].map(|thread| point.outputs[thread] > 0);
         if judge(found, done) { Ok(()) } else { Err(format!("{found:?} with {done:?}")) }
     };
-    let (how, judged) = (Search { samples: 20, ..px86() }, check(reopened(flaw), judge));
+    let (how, judged) = (Search { samples: 20, ..px86() }, check(reopened::<Step>(flaw), judge));
     let mut findings = found.runs.iter().map(|(_, trace)| search(trace, &how, &judged).finding);
     findings.find_map(|finding| Some(finding?.to_string()))
 }

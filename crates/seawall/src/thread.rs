@@ -62,8 +62,7 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     }
 
     /// As [`transaction`](Thread::transaction), with a choice: `Logging::Undo` logs old values and
-    /// stores in place, at a fence for each first store; it can write more than the log of new
-    /// values holds.
+    /// stores in place, at a fence for each first store.
     ///
     /// # Errors
     /// As [`transaction`](Thread::transaction).

@@ -101,6 +101,8 @@ pub(crate) struct Buffers {
     /// Undo: what nested transactions overwrote in place.
     pub(super) was: Vec<(Addr, Vec<u8>)>,
     pub(super) depth: u32,
+    /// The number of blocks that were taken when the innermost nested transaction began.
+    pub(super) outer: usize,
     /// Lines that a commit in place flushes.
     pub(super) changed: Ranges,
     /// Whether something was written past the log, which must be durable before the record.
@@ -117,6 +119,7 @@ impl Buffers {
         self.freed.clear();
         self.was.clear();
         self.depth = 0;
+        self.outer = 0;
         self.direct = false;
     }
 }

@@ -25,13 +25,15 @@ impl<M: Memory> Tx<'_, '_, M> {
     pub fn fill(&mut self, at: Addr, from: &[u8]) -> Result<(), TxError> {
         let end = at.plus(from.len() as u64);
         let is_fresh = || {
-            let mut taken = self.session.buffers.taken.iter();
+            // Those that a transaction around this one has allocated must be as they were if this
+            // one fails.
+            let buffers = &self.session.buffers;
+            let mut taken = buffers.taken[buffers.outer..].iter();
             taken.any(|block| block.holds(at) && block.end() >= end)
         };
         let is_large = from.len() as u64 >= DIRECT_BYTES;
-        // A nested transaction that fails must find the old content of an object.
-        let is_free_to_store = self.session.heap.in_place && self.session.buffers.depth == 0;
-        if !(is_large || is_free_to_store) || !is_fresh() || self.was_stored(at, end) {
+        let goes_past = is_large || self.session.heap.in_place;
+        if !goes_past || !is_fresh() || self.was_stored(at, end) {
             return self.write(at, from);
         }
         if is_large {

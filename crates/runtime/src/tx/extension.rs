@@ -64,7 +64,7 @@ impl<M: Memory> Session<'_, M> {
     /// Commits a record, in an extension if the log does not hold it.
     #[inline]
     pub(crate) fn log_record(&mut self, record: &mut Builder, wait: Wait) -> Result<(), TxError> {
-        if self.log.holds(record) {
+        if self.log.holds(record, 0) {
             self.log.commit(self.memory, record, wait)
         } else {
             self.log_elsewhere(record)

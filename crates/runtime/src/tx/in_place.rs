@@ -15,8 +15,9 @@
 //!
 //! The last fence cannot be spared: without it, a crash could find the bytes that the program
 //! stored after the end, but not the end itself, and restore values older than both. Nor can the
-//! second: the end must not persist before what it ends. A transaction that only allocates and
-//! frees has the last fence alone; one that writes nothing but fresh objects has the last two.
+//! second: the end must not persist before what it ends. A transaction that only frees has the last
+//! fence alone; one that stores nothing but fresh objects, all of which are flushed, has the last
+//! two.
 //!
 //! Old values are logged to the byte, as other bytes of the same word may belong to other threads.
 

@@ -43,6 +43,8 @@ const BEFORE: u64 = 5;
 const ELSEWHERE: u64 = 6;
 /// Words of an entry of kind before.
 pub(crate) const BEFORE_WORDS: usize = 2;
+/// Words of an entry of kind end.
+pub(super) const END_WORDS: usize = 2;
 /// Bits of the number of lines in word 2.
 const LENGTH_BITS: u32 = 24;
 /// The maximum bytes of a record.

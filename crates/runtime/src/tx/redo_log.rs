@@ -168,7 +168,7 @@ impl Log {
         if builder.is_empty() {
             return Ok(());
         }
-        if !self.holds(builder) {
+        if !self.holds(builder, 0) {
             let (bytes, room) = (builder.bytes_with(BEFORE_WORDS), self.places.room);
             return Err(TxError::TooLarge { bytes, room });
         }
@@ -208,10 +208,10 @@ impl Log {
         self.leave(memory);
     }
 
-    /// Whether a record of these entries fits the log.
+    /// Whether a record of these entries, and of `more` words, fits the log.
     #[inline]
-    pub(super) fn holds(&self, builder: &Builder) -> bool {
-        builder.bytes_with(BEFORE_WORDS) <= self.places.room
+    pub(super) fn holds(&self, builder: &Builder, more: usize) -> bool {
+        builder.bytes_with(more + BEFORE_WORDS) <= self.places.room
     }
 
     /// Whether an extension is in use.
@@ -272,7 +272,7 @@ impl Log {
         self.count_record(size);
     }
 
-    /// Counts a record of the undo log.
+    /// Counts a record of either log.
     pub(crate) fn count_record(&mut self, bytes: u64) {
         self.counts.records += 1;
         self.counts.lines += bytes / LINE_BYTES;

@@ -1,5 +1,6 @@
 //! Running a transaction: a session begins it, and commits it or rolls it back.
 
+use super::record::END_WORDS;
 use super::redo_log::Wait;
 use super::{Logging, Tx, recovery};
 use crate::{Session, TxError};
@@ -217,13 +218,11 @@ impl<'m, M: Memory> Session<'m, M> {
     /// its log (address, lines), and ends the transaction.
     pub(crate) fn put_back(&mut self, number: u64, parts: Vec<(Addr, u64)>) -> Result<(), TxError> {
         let mut old = recovery::old_values(self.memory, &self.heap, number, &parts)?;
-        let values = old.len();
-        old.push_end(number);
-        if self.heap.in_place || !self.log.holds(&old) {
-            // Needs no room in the pool. Elsewhere, the logs that count restore the same values.
-            old.truncate(values);
+        if self.heap.in_place || !self.log.holds(&old, END_WORDS) {
+            // Takes no room in the pool. Records of these bytes that count have the same values.
             return self.put_back_in_place(&old, number);
         }
+        old.push_end(number);
         self.log.commit(self.memory, &mut old, Wait::Durable)
     }
 

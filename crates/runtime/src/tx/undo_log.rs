@@ -37,8 +37,8 @@ pub(crate) struct Undo {
 
 /// A part of the log.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) at: Addr,
+struct Part {
+    at: Addr,
     keys: Keys,
     room: u64,
     used: u64,
@@ -50,23 +50,8 @@ impl Part {
         Part { at, keys: Keys::of(uuid, at), room: bytes - LINE_BYTES, used: 0 }
     }
 
-    /// Lines that are written.
-    pub(crate) fn lines(&self) -> u64 {
+    fn lines(&self) -> u64 {
         self.used / LINE_BYTES
-    }
-
-    /// Writes a record of transaction `number` behind the others; returns its bytes.
-    fn write<M: Memory>(
-        &mut self,
-        memory: &M,
-        number: u64,
-        builder: &mut Builder,
-        route: &mut Route,
-    ) -> u64 {
-        let record = builder.finish(0, number, self.lines(), &self.keys);
-        route.write(memory, self.at.plus(self.used), record);
-        self.used += record.len() as u64;
-        record.len() as u64
     }
 }
 
@@ -126,17 +111,15 @@ impl Undo {
         self.builder.clear();
     }
 
-    #[inline]
-    fn last(&mut self) -> &mut Part {
-        self.parts.last_mut().expect("the log itself")
+    fn last(&self) -> &Part {
+        self.parts.last().expect("the log itself")
     }
 
     /// Whether the record of what is noted fits the part that is written.
     #[inline]
-    pub(crate) fn has_room(&mut self) -> bool {
-        let noted = self.noted();
+    pub(crate) fn has_room(&self) -> bool {
         let Part { used, room, .. } = self.last();
-        *used + noted <= *room
+        used + self.noted() <= *room
     }
 
     /// Bytes of the extensions.
@@ -146,27 +129,14 @@ impl Undo {
 
     /// Lets the log go on in `block`.
     pub(crate) fn extend<M: Memory>(&mut self, memory: &M, block: Block) {
-        self.begin();
         let mut builder = Builder::default();
         builder.clear();
         builder.push_elsewhere(block.at, block.bytes());
-        if self.parts.len() == 1 {
-            self.reach.cover(memory, self.number, self.parts[0].used + LINE_BYTES);
-        }
         if !self.flaw.is(HeapFlaw::LostExtension) {
-            let number = self.number;
-            let part = self.parts.last_mut().expect("the log itself");
-            part.write(memory, number, &mut builder, &mut self.route);
+            self.write(memory, &mut builder);
         }
         self.parts.push(Part::new(self.uuid, block.at, block.bytes()));
         self.blocks.push(block);
-    }
-
-    #[inline]
-    fn begin(&mut self) {
-        if !self.is_open() {
-            self.number += 1;
-        }
     }
 
     /// Makes the noted values durable, for which there is room; returns the bytes of the record, 0
@@ -175,17 +145,30 @@ impl Undo {
         if self.builder.is_empty() {
             return 0;
         }
-        self.begin();
-        if let [log] = &self.parts[..] {
-            self.reach.cover(memory, self.number, log.used + self.builder.bytes());
-        }
-        let part = self.parts.last_mut().expect("the log itself");
-        let bytes = part.write(memory, self.number, &mut self.builder, &mut self.route);
+        let mut builder = std::mem::take(&mut self.builder);
+        let bytes = self.write(memory, &mut builder);
         if !self.flaw.is(HeapFlaw::LateUndo) {
             memory.order();
         }
         self.route.fenced(memory);
-        self.builder.clear();
+        builder.clear();
+        self.builder = builder;
+        bytes
+    }
+
+    /// Writes a record behind the others of the current transaction; returns its bytes.
+    fn write<M: Memory>(&mut self, memory: &M, builder: &mut Builder) -> u64 {
+        if !self.is_open() {
+            self.number += 1;
+        }
+        let bytes = builder.bytes();
+        if self.blocks.is_empty() {
+            self.reach.cover(memory, self.number, self.last().used + bytes);
+        }
+        let part = self.parts.last_mut().expect("the log itself");
+        let record = builder.finish(0, self.number, part.lines(), &part.keys);
+        self.route.write(memory, part.at.plus(part.used), record);
+        part.used += bytes;
         bytes
     }
 

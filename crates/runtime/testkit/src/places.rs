@@ -170,16 +170,16 @@ impl Places {
         records
     }
 
-    /// The three keys of a log.
-    fn keys(&self, pm: &[u8], log: usize) -> [u64; 3] {
+    /// The three keys of a log, or of a part of one, that starts there.
+    fn keys(pm: &[u8], start: usize) -> [u64; 3] {
         let pool = fold(word(pm, 48) ^ C[0], word(pm, 56) ^ C[1]);
-        let first = fold(pool ^ self.log(log) as u64, C[2]);
+        let first = fold(pool ^ start as u64, C[2]);
         let second = fold(first ^ C[0], C[3]);
         [first, second, fold(second ^ C[1], C[2])]
     }
 
     fn veil(&self, pm: &[u8], log: usize, line: usize) -> u64 {
-        self.keys(pm, log)[2] ^ (line as u64).wrapping_mul(C[1])
+        Places::keys(pm, self.log(log))[2] ^ (line as u64).wrapping_mul(C[1])
     }
 
     /// What word 2 of that line of a log is for a record of that number.
@@ -197,7 +197,12 @@ impl Places {
 
     /// The sum that a record of these bytes must have in that log.
     pub fn sum(&self, pm: &[u8], log: usize, record: &[u8]) -> u64 {
-        let [first, second, _] = self.keys(pm, log);
+        Places::sum_at(pm, self.log(log), record)
+    }
+
+    /// The same, in a log or a part of one that starts there.
+    pub fn sum_at(pm: &[u8], start: usize, record: &[u8]) -> u64 {
+        let [first, second, _] = Places::keys(pm, start);
         let mut record = record.to_vec();
         record[..8].fill(0);
         let (mut a, mut b) = (second, first);
