@@ -208,6 +208,12 @@ impl Pool {
         NativeMemory::new(&self.space, &self.dram, self.flush.kind, self.domain, who)
     }
 
+    /// Where the pool's first byte is mapped: for programs that hold pointers into it, which store
+    /// by them past the seam. It stays there while the pool is open, also when it grows.
+    pub fn base(&self) -> *mut u8 {
+        self.space.mapping().base()
+    }
+
     /// Persistent bytes: the size of the file as it is now, or of what of it is in use.
     pub fn bytes(&self) -> u64 {
         self.space.bytes()

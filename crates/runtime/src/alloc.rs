@@ -6,6 +6,7 @@ pub(crate) mod chunk_run;
 pub(crate) mod coalesce;
 pub(crate) mod map;
 mod object;
+pub(crate) mod reserve;
 pub(crate) mod shelf;
 pub(crate) mod size_class;
 mod take;

@@ -90,6 +90,7 @@ pub mod typed;
 
 pub use ab_test::AbTest;
 pub use alloc::map::TOGETHER_BYTES_MAX;
+pub use alloc::reserve::Reservations;
 pub use alloc::shelf::Placement;
 pub use alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 pub use arena::Arena;

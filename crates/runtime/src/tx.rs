@@ -274,6 +274,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         buffers.own.return_to(mark.own);
         buffers.freed.truncate(mark.freed);
         let taken: Vec<Block> = buffers.taken.drain(mark.taken..).collect();
+        buffers.bare.retain(|at| taken.iter().all(|block| block.at != *at));
         buffers.fresh.clear();
         for block in &buffers.taken {
             buffers.fresh.add(block.at, block.end());

@@ -27,6 +27,17 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.alloc_tagged(bytes, true, chunk::UNTYPED)
     }
 
+    /// As [`alloc`](Tx::alloc), in pools whose programs store in place, for an object that the
+    /// program flushes itself, or [adds](Tx::add) what it stores of: the commit flushes no more.
+    ///
+    /// # Errors
+    /// As [`alloc`](Tx::alloc).
+    pub fn alloc_bare(&mut self, bytes: u64) -> Result<Addr, TxError> {
+        let at = self.alloc(bytes)?;
+        self.session.buffers.bare.push(at);
+        Ok(at)
+    }
+
     /// As [`alloc`](Tx::alloc), for the type of that number.
     pub(crate) fn alloc_tagged(
         &mut self,

@@ -175,10 +175,13 @@ impl<M: Memory> Session<'_, M> {
         self.memory.read(start, &mut states);
         let first = start.offset() + STATE_BYTES;
         let before = self.blocks.free[class.number()].len();
+        let reserved = self.reservations.clone();
+        let is_reserved = reserved.as_ref().map(|reserved| reserved.starts());
         for (block, state) in states.iter().enumerate().rev() {
             let at = Addr::pm(first + block as u64 * class.bytes());
             let is_taken = || self.buffers.taken.iter().any(|block| block.at == at);
-            if *state == 0 && !is_taken() && !self.is_kept(class, at) {
+            let is_free = *state == 0 && !is_reserved.as_ref().is_some_and(|is| is(at));
+            if is_free && !is_taken() && !self.is_kept(class, at) {
                 self.blocks.free[class.number()].push(at.offset());
             }
         }

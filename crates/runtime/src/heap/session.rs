@@ -4,6 +4,7 @@ use super::Heap;
 use super::layout::Layout;
 use crate::alloc::block::Blocks;
 use crate::alloc::chunk::Chunk;
+use crate::alloc::reserve::Reservations;
 use crate::alloc::shelf::Placement;
 use crate::defrag::scope::Scope;
 use crate::locks::holds::Holds;
@@ -33,6 +34,8 @@ pub struct Session<'m, M: Memory> {
     pub(crate) placement: Placement,
     pub(crate) buffers: Buffers,
     pub(crate) holds: Holds,
+    /// Space that any session has reserved, if this one shares that.
+    pub(crate) reservations: Option<Reservations>,
     /// The end of the chunks when their number was last read.
     data_end: Cell<u64>,
     /// The last chunk entry that was decoded: address, bits, meaning.
@@ -100,6 +103,7 @@ impl<'m, M: Memory> Session<'m, M> {
             placement,
             buffers,
             holds,
+            reservations: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             number,
@@ -134,6 +138,7 @@ impl<'m, M: Memory> Session<'m, M> {
             placement: Placement::Packed,
             buffers: Buffers::default(),
             holds: Holds::default(),
+            reservations: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             number: SESSIONS.fetch_add(1, Relaxed),

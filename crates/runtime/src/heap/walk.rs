@@ -8,7 +8,7 @@ use crate::alloc::map::{GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES};
 use crate::alloc::shelf::MORE;
 use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
 use crate::defrag::relocate;
-use seawall_memory::{Addr, LINE_BYTES, Memory, lines_of};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt, lines_of};
 
 /// A live object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,13 @@ pub struct Object {
     pub bytes: u64,
     /// The number of its type; `None` for objects that were allocated as bytes.
     pub type_number: Option<u8>,
+}
+
+impl Object {
+    fn of(block: Block, tag: u8) -> Object {
+        let type_number = (tag != chunk::UNTYPED).then_some(tag);
+        Object { at: block.at, bytes: block.bytes(), type_number }
+    }
 }
 
 /// Statistics of a heap's space.
@@ -58,11 +65,82 @@ impl Heap {
         memory: &M,
         mut each: impl FnMut(Object),
     ) -> Result<(), AccessError> {
-        self.walk(memory, |block, tag| {
-            let type_number = (tag != chunk::UNTYPED).then_some(tag);
-            each(Object { at: block.at, bytes: block.bytes(), type_number });
-        })
-        .map(|_| ())
+        self.walk(memory, |block, tag| each(Object::of(block, tag))).map(|_| ())
+    }
+
+    /// The first live object behind the one that starts at `at`, or the first of all: by rising
+    /// address, so that a program can go from one to the next while others come and go.
+    ///
+    /// # Errors
+    /// As [`objects`](Heap::objects).
+    pub fn object_after<M: Memory>(
+        &self,
+        memory: &M,
+        at: Option<Addr>,
+    ) -> Result<Option<Object>, AccessError> {
+        let count = self.chunks(memory)?;
+        let mut chunk = at.map_or(0, |at| self.layout.chunk_of(at).unwrap_or(count));
+        while chunk < count {
+            let mut next = None;
+            let entry = self.walk_chunk(memory, chunk, &mut |block, tag| {
+                if next.is_none() && at.is_none_or(|at| block.at > at) {
+                    next = Some(Object::of(block, tag));
+                }
+            })?;
+            if next.is_some() {
+                return Ok(next);
+            }
+            chunk += entry.length();
+        }
+        Ok(None)
+    }
+
+    /// The live object that starts at `at`, if one does.
+    ///
+    /// # Errors
+    /// As [`objects`](Heap::objects).
+    pub fn object_at<M: Memory>(
+        &self,
+        memory: &M,
+        at: Addr,
+    ) -> Result<Option<Object>, AccessError> {
+        let count = self.chunks(memory)?;
+        let Some(chunk) = self.layout.chunk_of(at).filter(|chunk| *chunk < count) else {
+            return Ok(None);
+        };
+        if let Chunk::Small(class) = chunk::load_within(memory, &self.layout, chunk, count)? {
+            return self.block_at(memory, at, chunk, class);
+        }
+        let mut found = None;
+        self.walk_chunk(memory, chunk, &mut |block, tag| {
+            if block.at == at {
+                found = Some(Object::of(block, tag));
+            }
+        })?;
+        Ok(found)
+    }
+
+    fn block_at<M: Memory>(
+        &self,
+        memory: &M,
+        at: Addr,
+        chunk: u64,
+        class: Class,
+    ) -> Result<Option<Object>, AccessError> {
+        let start = self.layout.chunk(chunk);
+        let Some(into) = (at.offset() - start.offset()).checked_sub(STATE_BYTES) else {
+            return Ok(None);
+        };
+        let number = class.block_of(into);
+        if number * class.bytes() != into || number >= class.blocks() {
+            return Ok(None);
+        }
+        let state: u8 = memory.load(start.plus(number));
+        if !chunk::is_state(state) {
+            return Err(chunk::no_state(at, state));
+        }
+        let block = Block { at, chunk, kind: Kind::Small(class) };
+        Ok(chunk::tag(state).map(|tag| Object::of(block, tag)))
     }
 
     /// Measures how much of the heap is used. No transaction may be in progress.

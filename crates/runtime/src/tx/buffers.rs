@@ -98,6 +98,10 @@ pub(crate) struct Buffers {
     pub(crate) freed: Vec<Block>,
     /// Undo, and pools whose programs store in place: the bytes of the blocks that were taken.
     pub(crate) fresh: Ranges,
+    /// The starts of blocks that the program flushes, in pools whose programs store in place.
+    pub(crate) bare: Vec<Addr>,
+    /// The starts of reservations that the transaction publishes.
+    pub(crate) published: Vec<Addr>,
     /// Undo: what nested transactions overwrote in place.
     pub(super) was: Vec<(Addr, Vec<u8>)>,
     pub(super) depth: u32,
@@ -117,6 +121,8 @@ impl Buffers {
         self.fresh.clear();
         self.taken.clear();
         self.freed.clear();
+        self.bare.clear();
+        self.published.clear();
         self.was.clear();
         self.depth = 0;
         self.outer = 0;

@@ -34,12 +34,13 @@ impl<M: Memory> Session<'_, M> {
         if !self.buffers.words.record.is_empty() {
             self.store_words()?;
         }
-        let Buffers { own, saved, fresh, changed, .. } = &mut self.buffers;
+        let Buffers { own, saved, taken, bare, changed, .. } = &mut self.buffers;
         if self.undo.is_open() {
             own.record.push_end(self.undo.number());
         }
         changed.clear();
-        for (from, to) in saved.iter().chain(fresh.iter()) {
+        let fresh = taken.iter().filter(|block| !bare.contains(&block.at));
+        for (from, to) in saved.iter().chain(fresh.map(|block| (block.at, block.end()))) {
             changed.add_lines(from, to);
         }
         self.make_durable();

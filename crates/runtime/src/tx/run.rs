@@ -161,6 +161,7 @@ impl<'m, M: Memory> Session<'m, M> {
             self.commit_by_log(wait)?;
         }
         self.close_undo();
+        self.end_publications();
         if !self.buffers.freed.is_empty() {
             let freed = std::mem::take(&mut self.buffers.freed);
             self.give_back(&freed);
@@ -208,6 +209,7 @@ impl<'m, M: Memory> Session<'m, M> {
             self.put_back(self.undo.number(), parts)?;
         }
         self.close_undo();
+        self.end_publications();
         let taken = std::mem::take(&mut self.buffers.taken);
         self.give_back(&taken);
         self.buffers.clear();

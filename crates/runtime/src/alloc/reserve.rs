@@ -1,0 +1,128 @@
+//! Space that is taken outside of a transaction, filled by the program, and made an object by a
+//! later transaction, perhaps of another thread.
+//!
+//! A reservation is volatile: a crash frees it. Sessions that share a set of [`Reservations`] know
+//! of each other's, so that none hands out reserved space when it looks through a chunk.
+
+use crate::alloc::block::Block;
+use crate::alloc::chunk;
+use crate::alloc::size_class::{CHUNK_BYTES, Class};
+use crate::{Session, Tx, TxError};
+use rustc_hash::FxHashMap;
+use seawall_memory::{Addr, Memory};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The reservations of a heap that is open: one set for all its sessions.
+#[derive(Clone, Debug, Default)]
+pub struct Reservations(Arc<Mutex<FxHashMap<Addr, Reserved>>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Reserved {
+    block: Block,
+    /// Whether a transaction that has not ended publishes it.
+    is_published: bool,
+}
+
+impl Reservations {
+    fn all(&self) -> MutexGuard<'_, FxHashMap<Addr, Reserved>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of the blocks that no scan may list.
+    pub(super) fn starts(&self) -> impl Fn(Addr) -> bool + '_ {
+        let all = self.all();
+        move |at| all.contains_key(&at)
+    }
+}
+
+impl<M: Memory> Session<'_, M> {
+    /// Sets the reservations that this session shares with the others of its heap.
+    pub fn share(&mut self, reservations: &Reservations) {
+        self.reservations = Some(reservations.clone());
+    }
+
+    /// Reserves `bytes` bytes with undefined content. A crash frees them, unless a transaction that
+    /// [publishes](Tx::publish) them has committed.
+    ///
+    /// # Errors
+    /// [`TxError::Full`] when there is no room and the pool cannot grow.
+    ///
+    /// # Panics
+    /// When the session [shares](Session::share) no reservations.
+    pub fn reserve(&mut self, bytes: u64) -> Result<Addr, TxError> {
+        let block = match Class::of(bytes.max(1), false) {
+            Some(class) => self.take_small(class)?,
+            None => self.take_large(bytes.div_ceil(CHUNK_BYTES))?,
+        };
+        self.shared().all().insert(block.at, Reserved { block, is_published: false });
+        Ok(block.at)
+    }
+
+    /// Frees what was reserved at `at`.
+    ///
+    /// # Errors
+    /// [`TxError::NoObject`] when nothing is reserved there, or a transaction publishes it.
+    ///
+    /// # Panics
+    /// As [`reserve`](Session::reserve).
+    pub fn cancel(&mut self, at: Addr) -> Result<(), TxError> {
+        let block = {
+            let mut all = self.shared().all();
+            let found = all.get(&at).filter(|reserved| !reserved.is_published);
+            let block = found.map(|reserved| reserved.block).ok_or(TxError::NoObject { at })?;
+            all.remove(&at);
+            block
+        };
+        self.give_back(&[block]);
+        Ok(())
+    }
+
+    fn shared(&self) -> &Reservations {
+        self.reservations.as_ref().expect("the session shares reservations")
+    }
+
+    /// Forgets the reservations that the transaction which ends has published: they are objects, or
+    /// about to be given back.
+    pub(crate) fn end_publications(&mut self) {
+        if self.buffers.published.is_empty() {
+            return;
+        }
+        let published = std::mem::take(&mut self.buffers.published);
+        let mut all = self.shared().all();
+        for at in published {
+            all.remove(&at);
+        }
+    }
+
+    /// Returns the free space that this session has to all threads; the session goes on.
+    pub fn give_up_space(&mut self) {
+        self.sit();
+        self.disown();
+    }
+}
+
+impl<M: Memory> Tx<'_, '_, M> {
+    /// Makes an object of what was [reserved](Session::reserve) at `at`, by any session that shares
+    /// the reservations, when the transaction commits. If it does not, the space is free. The
+    /// commit flushes none of the object, in pools whose programs store in place; in others, its
+    /// content must be durable before.
+    ///
+    /// # Errors
+    /// [`TxError::NoObject`] when nothing is reserved there.
+    ///
+    /// # Panics
+    /// As [`reserve`](Session::reserve).
+    pub fn publish(&mut self, at: Addr) -> Result<(), TxError> {
+        let block = {
+            let mut all = self.session.shared().all();
+            let found = all.get_mut(&at).filter(|reserved| !reserved.is_published);
+            let reserved = found.ok_or(TxError::NoObject { at })?;
+            reserved.is_published = true;
+            reserved.block
+        };
+        self.session.buffers.published.push(at);
+        self.session.buffers.bare.push(at);
+        self.note(block, chunk::UNTYPED);
+        Ok(())
+    }
+}
