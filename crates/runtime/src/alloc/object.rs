@@ -27,8 +27,8 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.alloc_tagged(bytes, true, chunk::UNTYPED)
     }
 
-    /// As [`alloc`](Tx::alloc), in pools whose programs store in place, for an object that the
-    /// program flushes itself, or [adds](Tx::add) what it stores of: the commit flushes no more.
+    /// As [`alloc`](Tx::alloc), in pools whose programs store in place, for an object of which the
+    /// commit flushes only what [`flush_at_commit`](Tx::flush_at_commit) names.
     ///
     /// # Errors
     /// As [`alloc`](Tx::alloc).
@@ -36,6 +36,12 @@ impl<M: Memory> Tx<'_, '_, M> {
         let at = self.alloc(bytes)?;
         self.session.buffers.bare.push(at);
         Ok(at)
+    }
+
+    /// Lets the commit flush these bytes of an object that this transaction allocates or publishes,
+    /// in pools whose programs store in place. The program stores them past the transaction.
+    pub fn flush_at_commit(&mut self, at: Addr, bytes: u64) {
+        self.session.buffers.saved.add(at, at.plus(bytes));
     }
 
     /// As [`alloc`](Tx::alloc), for the type of that number.

@@ -32,6 +32,11 @@ const RECIPROCALS: [u64; SIZES.len()] = {
 /// The maximum bytes of an object in a block; larger ones take whole chunks.
 pub const BLOCK_BYTES_MAX: u64 = SIZES[SIZES.len() - 1];
 
+/// The bytes of the block that an object of so many bytes gets.
+pub fn block_bytes(bytes: u64) -> u64 {
+    Class::of(bytes.max(1), false).map_or(bytes.next_multiple_of(CHUNK_BYTES), Class::bytes)
+}
+
 /// A size class, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Class(u8);

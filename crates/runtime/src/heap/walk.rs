@@ -81,16 +81,59 @@ impl Heap {
         let count = self.chunks(memory)?;
         let mut chunk = at.map_or(0, |at| self.layout.chunk_of(at).unwrap_or(count));
         while chunk < count {
-            let mut next = None;
-            let entry = self.walk_chunk(memory, chunk, &mut |block, tag| {
-                if next.is_none() && at.is_none_or(|at| block.at > at) {
-                    next = Some(Object::of(block, tag));
+            let entry = chunk::load_within(memory, &self.layout, chunk, count)?;
+            let next = match entry {
+                Chunk::Small(class) => self.block_after(memory, at, chunk, class)?,
+                _ => {
+                    let mut next = None;
+                    self.walk_chunk(memory, chunk, &mut |block, tag| {
+                        if next.is_none() && at.is_none_or(|at| block.at > at) {
+                            next = Some(Object::of(block, tag));
+                        }
+                    })?;
+                    next
                 }
-            })?;
+            };
             if next.is_some() {
                 return Ok(next);
             }
             chunk += entry.length();
+        }
+        Ok(None)
+    }
+
+    /// The first object of a chunk of blocks behind the one at `at`.
+    fn block_after<M: Memory>(
+        &self,
+        memory: &M,
+        at: Option<Addr>,
+        chunk: u64,
+        class: Class,
+    ) -> Result<Option<Object>, AccessError> {
+        let start = self.layout.chunk(chunk);
+        let first = start.plus(STATE_BYTES);
+        let mut number = match at {
+            Some(at) if at >= first => class.block_of(at.offset() - first.offset()) + 1,
+            _ => 0,
+        };
+        while number < class.blocks() {
+            let word: u64 = memory.load(start.plus(number & !7));
+            let rest = word >> (8 * (number % 8));
+            if rest == 0 {
+                number = (number & !7) + 8;
+                continue;
+            }
+            number += u64::from(rest.trailing_zeros() / 8);
+            let state = (word >> (8 * (number % 8))) as u8;
+            let at = first.plus(number * class.bytes());
+            if !chunk::is_state(state) {
+                return Err(chunk::no_state(at, state));
+            }
+            if let Some(tag) = chunk::tag(state).filter(|_| number < class.blocks()) {
+                let block = Block { at, chunk, kind: Kind::Small(class) };
+                return Ok(Some(Object::of(block, tag)));
+            }
+            number += 1;
         }
         Ok(None)
     }

@@ -1,0 +1,438 @@
+//! Reading and changing settings by name: `ctl.h`, and the variable `PMEMOBJ_CONF`.
+//!
+//! The names are those of the manual. One table says which there are and what each does; what this
+//! library does by itself is accepted and changes nothing.
+
+use crate::error::Failure;
+use crate::pool::ObjectPool;
+use crate::registry::by_pop;
+use crate::types::{Pop, text_of};
+use libc::{c_char, c_int, c_longlong, c_uint, c_void};
+use seawall_runtime::BLOCK_BYTES_MAX;
+use std::cell::Cell;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `struct pobj_alloc_class_desc`
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClassDescription {
+    unit_bytes: usize,
+    alignment: usize,
+    units: c_uint,
+    header: c_int,
+    number: c_uint,
+}
+
+/// The settings of a pool.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// One for each entry of [`NUMBERS`].
+    numbers: [AtomicI64; NUMBERS.len()],
+    lists: Mutex<Lists>,
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    classes: Vec<ClassDescription>,
+    /// Whether threads get the arena by themselves.
+    arenas: Vec<bool>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let arenas = std::thread::available_parallelism().map_or(1, usize::from);
+        let lists = Lists { classes: Vec::new(), arenas: vec![true; arenas] };
+        let numbers = std::array::from_fn(|place| AtomicI64::new(NUMBERS[place].first));
+        Settings { numbers, lists: Mutex::new(lists) }
+    }
+}
+
+impl Settings {
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The allocation class of that number, if the program has made it; none if it is one that pools
+    /// have by themselves.
+    pub(crate) fn class(&self, number: u64) -> Result<Option<ClassDescription>, Failure> {
+        let lists = self.lists();
+        let found = lists.classes.iter().find(|class| u64::from(class.number) == number);
+        if found.is_none() && number >= FIRST_CLASS {
+            return Err(Failure::invalid(format!("no allocation class {number}")));
+        }
+        Ok(found.copied())
+    }
+}
+
+/// `enum pobj_header_type`
+const LEGACY: c_int = 0;
+const NONE: c_int = 2;
+
+impl ClassDescription {
+    /// Bytes that the program may use of an object of so many: whole units, but for the header.
+    pub(crate) fn usable(&self, bytes: u64) -> u64 {
+        let header = match self.header {
+            LEGACY => 64,
+            NONE => 0,
+            _ => 16,
+        };
+        let unit = (self.unit_bytes as u64).max(1);
+        ((bytes + header).div_ceil(unit) * unit).saturating_sub(header).max(bytes)
+    }
+
+    /// Whether objects keep the number of their type.
+    pub(crate) fn has_type(&self) -> bool {
+        self.header != NONE
+    }
+}
+
+/// The first number of a class that a program makes.
+const FIRST_CLASS: u64 = 128;
+const CLASSES_MAX: u64 = 254;
+
+/// The width of a number, to C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    Int,
+    LongLong,
+}
+
+/// A number that can be read and set, and that changes nothing here.
+#[derive(Debug)]
+struct Number {
+    name: &'static str,
+    width: Width,
+    first: i64,
+    range: (i64, i64),
+    /// Whether it holds for all pools, and can be set before there is one.
+    is_global: bool,
+}
+
+const fn switch(name: &'static str, first: i64, is_global: bool) -> Number {
+    Number { name, width: Width::Int, first, range: (0, 1), is_global }
+}
+
+const fn count(name: &'static str, first: i64) -> Number {
+    Number { name, width: Width::LongLong, first, range: (0, i64::MAX), is_global: false }
+}
+
+const NUMBERS: [Number; 12] = [
+    switch("prefault.at_create", 0, true),
+    switch("prefault.at_open", 0, true),
+    switch("sds.at_create", 1, true),
+    switch("copy_on_write.at_open", 0, true),
+    switch("tx.debug.skip_expensive_checks", 0, false),
+    switch("tx.debug.verify_user_buffers", 0, false),
+    count("tx.cache.size", 32 << 10),
+    count("tx.cache.threshold", 4 << 10),
+    count("heap.size.granularity", 0),
+    Number { name: "stats.enabled", width: Width::Int, first: 3, range: (0, 3), is_global: false },
+    Number {
+        name: "heap.arenas_assignment_type",
+        width: Width::Int,
+        first: 0,
+        range: (0, 1),
+        is_global: true,
+    },
+    Number {
+        name: "debug.heap.alloc_pattern",
+        width: Width::Int,
+        first: -1,
+        range: (-1, 255),
+        is_global: false,
+    },
+];
+
+/// The values that hold for all pools.
+static GLOBAL: [AtomicI64; NUMBERS.len()] = {
+    let mut values = [const { AtomicI64::new(0) }; NUMBERS.len()];
+    let mut place = 0;
+    while place < NUMBERS.len() {
+        values[place] = AtomicI64::new(NUMBERS[place].first);
+        place += 1;
+    }
+    values
+};
+
+thread_local! {
+    static ARENA: Cell<u32> = const { Cell::new(0) };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Get,
+    Set,
+    Exec,
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::invalid(format!("invalid entry point \"{name}\": no such setting, or not that way"))
+}
+
+/// # Safety
+/// `argument` is what the setting wants.
+unsafe fn access(
+    pool: Option<&'static ObjectPool>,
+    how: How,
+    name: &str,
+    argument: *mut c_void,
+) -> Result<(), Failure> {
+    if argument.is_null() {
+        return Err(Failure::invalid("the argument is NULL"));
+    }
+    if let Some(place) = NUMBERS.iter().position(|number| number.name == name) {
+        // SAFETY: the caller vouches for the argument.
+        return unsafe { access_number(pool, how, place, argument) };
+    }
+    let pool = pool.ok_or_else(|| unknown(name))?;
+    let parts: Vec<&str> = name.split('.').collect();
+    // SAFETY: as above.
+    unsafe {
+        match (how, &parts[..]) {
+            (How::Get, ["stats", "heap", which]) => statistic(pool, which, name, argument),
+            (_, ["heap", "alloc_class", which, "desc"]) => class(pool, how, which, argument),
+            (_, ["heap", "arena" | "narenas" | "thread", ..]) => {
+                arena(pool, how, &parts[1..], name, argument)
+            }
+            (How::Exec, ["heap", "size", "extend"]) => Err(Failure::new(
+                libc::ENOTSUP,
+                "a pool of one file does not grow: make a larger one",
+            )),
+            _ => Err(unknown(name)),
+        }
+    }
+}
+
+/// # Safety
+/// As [`access`].
+unsafe fn access_number(
+    pool: Option<&'static ObjectPool>,
+    how: How,
+    place: usize,
+    argument: *mut c_void,
+) -> Result<(), Failure> {
+    let number = &NUMBERS[place];
+    let value = match pool {
+        _ if number.is_global => &GLOBAL[place],
+        Some(pool) => &pool.settings.numbers[place],
+        None => return Err(unknown(number.name)),
+    };
+    // SAFETY: the caller vouches for the argument.
+    unsafe {
+        match (how, number.width) {
+            (How::Get, Width::Int) => argument.cast::<c_int>().write(value.load(Relaxed) as c_int),
+            (How::Get, Width::LongLong) => {
+                argument.cast::<c_longlong>().write(value.load(Relaxed));
+            }
+            (How::Set, width) => {
+                let wanted = match width {
+                    Width::Int => argument.cast::<c_int>().read().into(),
+                    Width::LongLong => argument.cast::<c_longlong>().read(),
+                };
+                set(number, value, wanted)?;
+            }
+            (How::Exec, _) => return Err(unknown(number.name)),
+        }
+    }
+    Ok(())
+}
+
+fn set(number: &Number, value: &AtomicI64, wanted: i64) -> Result<(), Failure> {
+    let (least, most) = number.range;
+    if !(least..=most).contains(&wanted) {
+        let text = format!("{} is {wanted}; it must be {least} to {most}", number.name);
+        return Err(Failure::invalid(text));
+    }
+    value.store(wanted, Relaxed);
+    Ok(())
+}
+
+/// # Safety
+/// As [`access`].
+unsafe fn statistic(
+    pool: &ObjectPool,
+    which: &str,
+    name: &str,
+    argument: *mut c_void,
+) -> Result<(), Failure> {
+    let memory = pool.reader();
+    let (mut all, mut small) = (0, 0);
+    pool.heap
+        .objects(&memory, |object| {
+            all += object.bytes;
+            small += if object.bytes <= BLOCK_BYTES_MAX { object.bytes } else { 0 };
+        })
+        .map_err(|error| Failure::invalid(error.to_string()))?;
+    let stats = pool.heap.stats(&memory).map_err(|error| Failure::invalid(error.to_string()))?;
+    let value = match which {
+        "curr_allocated" => all,
+        "run_allocated" => small,
+        "run_active" => stats.footprint - (all - small),
+        _ => return Err(unknown(name)),
+    };
+    // SAFETY: the caller vouches for the argument.
+    unsafe { argument.cast::<u64>().write(value) };
+    Ok(())
+}
+
+/// # Safety
+/// As [`access`].
+unsafe fn class(
+    pool: &ObjectPool,
+    how: How,
+    which: &str,
+    argument: *mut c_void,
+) -> Result<(), Failure> {
+    let mut lists = pool.settings.lists();
+    let argument = argument.cast::<ClassDescription>();
+    if how == How::Get {
+        let number: c_uint = which.parse().map_err(|_| unknown(which))?;
+        let found = lists.classes.iter().find(|class| class.number == number);
+        let none = || Failure::new(libc::ENOENT, format!("no allocation class {number}"));
+        // SAFETY: the caller vouches for the argument.
+        unsafe { argument.write(*found.ok_or_else(none)?) };
+        return Ok(());
+    }
+    // SAFETY: as above.
+    let mut wanted = unsafe { argument.read() };
+    if wanted.unit_bytes == 0 || wanted.units == 0 || !(0..3).contains(&wanted.header) {
+        return Err(Failure::invalid(
+            "an allocation class of no bytes, no units or no such header",
+        ));
+    }
+    if wanted.alignment > 16 {
+        let text = "alignments above 16 bytes are not supported";
+        return Err(Failure::new(libc::ENOTSUP, text));
+    }
+    let is_free = |lists: &Lists, number: u64| {
+        lists.classes.iter().all(|class| u64::from(class.number) != number)
+    };
+    let number = match which {
+        "new" => (FIRST_CLASS..=CLASSES_MAX).find(|number| is_free(&lists, *number)),
+        _ => which.parse().ok().filter(|number| *number <= CLASSES_MAX),
+    };
+    let number = number.ok_or_else(|| Failure::invalid("no such allocation class, or no more"))?;
+    if !is_free(&lists, number) {
+        return Err(Failure::new(libc::EEXIST, "there is such an allocation class"));
+    }
+    wanted.number = number as c_uint;
+    // SAFETY: as above.
+    unsafe { argument.write(wanted) };
+    lists.classes.push(wanted);
+    Ok(())
+}
+
+/// Arenas are numbers here: each thread has free space of its own in any case.
+///
+/// # Safety
+/// As [`access`].
+unsafe fn arena(
+    pool: &ObjectPool,
+    how: How,
+    parts: &[&str],
+    name: &str,
+    argument: *mut c_void,
+) -> Result<(), Failure> {
+    let mut lists = pool.settings.lists();
+    let number = argument.cast::<c_uint>();
+    let of = |text: &str| text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    // SAFETY: the caller vouches for the argument.
+    unsafe {
+        match (how, parts) {
+            (How::Get, ["narenas", "total"]) => number.write(lists.arenas.len() as c_uint),
+            (How::Get, ["narenas", "automatic"]) => {
+                number.write(lists.arenas.iter().filter(|is| **is).count() as c_uint);
+            }
+            (How::Get, ["narenas", "max"]) => number.write(1024),
+            (How::Exec, ["arena", "create"]) => {
+                lists.arenas.push(false);
+                number.write(lists.arenas.len() as c_uint);
+            }
+            (How::Get, ["thread", "arena_id"]) => number.write(ARENA.get() + 1),
+            (How::Set, ["thread", "arena_id"]) => {
+                let wanted = number.read() as usize;
+                if wanted == 0 || wanted > lists.arenas.len() {
+                    return Err(Failure::invalid(format!("no arena {wanted}")));
+                }
+                ARENA.set(wanted as u32 - 1);
+            }
+            (_, ["arena", which, what]) => {
+                let place = of(which).filter(|place| *place < lists.arenas.len());
+                let place = place.ok_or_else(|| Failure::invalid(format!("no arena {which}")))?;
+                match (how, *what) {
+                    (How::Get, "automatic") => number.write(lists.arenas[place].into()),
+                    (How::Set, "automatic") => lists.arenas[place] = number.read() != 0,
+                    (How::Get, "size") => argument.cast::<usize>().write(0),
+                    _ => return Err(unknown(name)),
+                }
+            }
+            _ => return Err(unknown(name)),
+        }
+    }
+    Ok(())
+}
+
+/// Sets what `PMEMOBJ_CONF` says: `name=value;name=value`. What it does not know is left out, with
+/// a text for the thread.
+pub(crate) fn apply_environment(pool: &ObjectPool) {
+    let Ok(all) = std::env::var("PMEMOBJ_CONF") else { return };
+    for setting in all.split(';').map(str::trim).filter(|setting| !setting.is_empty()) {
+        let known = setting.split_once('=').and_then(|(name, value)| {
+            let place = NUMBERS.iter().position(|number| number.name == name.trim())?;
+            Some((place, value.trim().parse().ok()?))
+        });
+        let outcome = known.ok_or_else(|| unknown(setting)).and_then(|(place, wanted)| {
+            let number = &NUMBERS[place];
+            let value = if number.is_global { &GLOBAL } else { &pool.settings.numbers };
+            set(number, &value[place], wanted)
+        });
+        if let Err(failure) = outcome {
+            failure.report();
+        }
+    }
+}
+
+/// # Safety
+/// The program vouches for the name and the argument.
+unsafe fn called(pop: Pop, how: How, name: *const c_char, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller vouches for it.
+    let name = String::from_utf8_lossy(unsafe { text_of(name) }).into_owned();
+    let pool = if pop.is_null() { Ok(None) } else { by_pop(pop).map(Some) };
+    // SAFETY: as above.
+    match pool.and_then(|pool| unsafe { access(pool, how, &name, argument) }) {
+        Ok(()) => 0,
+        Err(failure) => crate::base::failed(&failure, -1),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmemobj_ctl_get(
+    pop: Pop,
+    name: *const c_char,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: this is a call of the program.
+    unsafe { called(pop, How::Get, name, argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmemobj_ctl_set(
+    pop: Pop,
+    name: *const c_char,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { called(pop, How::Set, name, argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmemobj_ctl_exec(
+    pop: Pop,
+    name: *const c_char,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { called(pop, How::Exec, name, argument) }
+}

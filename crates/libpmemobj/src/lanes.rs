@@ -1,0 +1,176 @@
+//! Lanes: any number of threads work in a pool that has log space for a fixed number at once.
+//!
+//! A lane is a session of the heap, with its own logs and free space. A call takes one, and returns
+//! it; a transaction keeps its lane to its end. Each thread prefers one of its own, so that threads
+//! meet only when there are more of them than lanes. Some lanes are for calls only: they never wait
+//! for a lock of the program, so a thread that holds one can always go on and release it.
+
+use crate::pool::ObjectPool;
+use crate::thread;
+use seawall_memory::MemoryExt;
+use seawall_native::NativeMemory;
+use seawall_runtime::{Session, TxError};
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+pub(crate) type LaneSession = Session<'static, NativeMemory<'static>>;
+
+/// Lanes that no transaction takes.
+const FOR_CALLS: usize = 8;
+
+/// What a lane is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// One call.
+    Call,
+    Transaction,
+}
+
+pub(crate) struct Lanes {
+    lanes: Box<[Lane]>,
+    waiting: AtomicUsize,
+    waiters: Mutex<()>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Lane {
+    is_taken: AtomicBool,
+    session: UnsafeCell<Option<LaneSession>>,
+}
+
+// SAFETY: a session is used only by the thread that has set `is_taken` of its lane, and each use is
+// ordered behind the one before by that flag. It stays on no thread: it ends each use with nothing
+// flushed and not fenced, and the slot that it holds in its memory compares no threads.
+unsafe impl Sync for Lanes {}
+// SAFETY: as above.
+unsafe impl Send for Lanes {}
+
+impl Lanes {
+    pub(crate) fn new(count: usize) -> Lanes {
+        Lanes {
+            lanes: (0..count).map(|_| Lane::default()).collect(),
+            waiting: AtomicUsize::new(0),
+            waiters: Mutex::new(()),
+            freed: Condvar::new(),
+        }
+    }
+
+    fn try_take(&self, number: usize) -> bool {
+        let lane = &self.lanes[number].is_taken;
+        !lane.load(SeqCst) && !lane.swap(true, SeqCst)
+    }
+
+    #[inline]
+    fn take(&self, purpose: Purpose) -> usize {
+        let for_all = self.lanes.len() - FOR_CALLS.min(self.lanes.len() / 2);
+        let mut preferred = thread::state().number;
+        if preferred >= for_all {
+            preferred %= for_all;
+        }
+        if self.try_take(preferred) { preferred } else { self.take_other(purpose, preferred) }
+    }
+
+    fn try_any(&self, purpose: Purpose, preferred: usize) -> Option<usize> {
+        let for_all = self.lanes.len() - FOR_CALLS.min(self.lanes.len() / 2);
+        let others = (preferred + 1..for_all).chain(0..preferred);
+        let rest = if purpose == Purpose::Call { for_all..self.lanes.len() } else { 0..0 };
+        std::iter::once(preferred).chain(others).chain(rest).find(|lane| self.try_take(*lane))
+    }
+
+    #[cold]
+    fn take_other(&self, purpose: Purpose, preferred: usize) -> usize {
+        if let Some(lane) = self.try_any(purpose, preferred) {
+            return lane;
+        }
+        let mut guard = self.lock();
+        self.waiting.fetch_add(1, SeqCst);
+        let lane = loop {
+            if let Some(lane) = self.try_any(purpose, preferred) {
+                break lane;
+            }
+            guard = self.freed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        };
+        self.waiting.fetch_sub(1, SeqCst);
+        lane
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn release(&self, number: usize) {
+        self.lanes[number].is_taken.swap(false, SeqCst);
+        if self.waiting.load(SeqCst) > 0 {
+            let _guard = self.lock();
+            // A lane for calls is of no use to a transaction that is woken, so all look.
+            self.freed.notify_all();
+        }
+    }
+
+    /// The sessions of all lanes, when no thread uses the pool any more.
+    pub(crate) fn into_sessions(self) -> impl Iterator<Item = LaneSession> {
+        self.lanes.into_iter().filter_map(|lane| lane.session.into_inner())
+    }
+}
+
+/// A lane that this thread has, until it is dropped.
+pub(crate) struct LaneGuard {
+    pool: &'static ObjectPool,
+    number: usize,
+}
+
+impl LaneGuard {
+    pub(crate) fn take(pool: &'static ObjectPool, purpose: Purpose) -> LaneGuard {
+        LaneGuard { pool, number: pool.lanes.take(purpose) }
+    }
+
+    pub(crate) fn session(&mut self) -> &mut LaneSession {
+        let place = self.pool.lanes.lanes[self.number].session.get();
+        // SAFETY: this guard alone has the lane, and is borrowed for as long as the session.
+        unsafe { &mut *place }.get_or_insert_with(|| self.pool.join(self.number))
+    }
+
+    /// Does `action`. If there is no room for it, lets the lanes that are not in use return their
+    /// free space, and tries again.
+    pub(crate) fn with_room<T>(
+        &mut self,
+        mut action: impl FnMut(&mut LaneSession) -> Result<T, TxError>,
+    ) -> Result<T, TxError> {
+        match action(self.session()) {
+            Err(TxError::Full { .. }) => {
+                self.gather_space();
+                action(self.session())
+            }
+            other => other,
+        }
+    }
+
+    fn gather_space(&self) {
+        let lanes = &self.pool.lanes;
+        for number in 0..lanes.lanes.len() {
+            if lanes.try_take(number) {
+                let place = lanes.lanes[number].session.get();
+                // SAFETY: the lane has just been taken.
+                if let Some(session) = unsafe { &mut *place } {
+                    session.give_up_space();
+                }
+                lanes.release(number);
+            }
+        }
+    }
+}
+
+impl Drop for LaneGuard {
+    fn drop(&mut self) {
+        let place = self.pool.lanes.lanes[self.number].session.get();
+        // SAFETY: this guard alone has the lane.
+        if let Some(session) = unsafe { &*place } {
+            // The fence of another thread would not wait for what this one has flushed.
+            session.memory().drain();
+        }
+        self.pool.lanes.release(self.number);
+    }
+}

@@ -1,0 +1,181 @@
+//! Flushing and draining by address, and moving bytes into the pool.
+
+use crate::error::{Failure, set_errno};
+use crate::pool::ObjectPool;
+use crate::registry::by_pop;
+use crate::types::Pop;
+use libc::{c_int, c_uint, c_void};
+use seawall_native::{Domain, raw_copy, raw_fence, raw_fill, raw_flush, raw_sync};
+
+const NO_DRAIN: c_uint = 1 << 0;
+const NON_TEMPORAL: c_uint = 1 << 1;
+const TEMPORAL: c_uint = 1 << 2;
+const WRITE_COMBINING: c_uint = 1 << 3;
+const WRITE_BACK: c_uint = 1 << 4;
+const NO_FLUSH: c_uint = 1 << 5;
+/// `PMEMOBJ_F_RELAXED`
+const RELAXED: c_uint = 1 << 31;
+/// Bytes from which a move goes past the caches, as in libpmem.
+const PAST_CACHES_MIN: usize = 256;
+
+/// Starts the write-back of these bytes.
+pub(crate) fn flush(pool: &ObjectPool, at: *const u8, len: usize) {
+    if pool.file.domain() == Domain::Page {
+        // SAFETY: the pool's own pages, all of which may reach the file.
+        if let Err(error) = unsafe { raw_sync(at, len) } {
+            Failure::new(libc::EIO, format!("msync of the pool failed: {error}")).report();
+        }
+        return;
+    }
+    // SAFETY: the kind is that which was chosen for this CPU; the caller vouches for the bytes.
+    unsafe { raw_flush(pool.flush, at, len) };
+}
+
+/// Waits until all that this thread has flushed is durable.
+pub(crate) fn drain(pool: &ObjectPool) {
+    raw_fence(pool.flush);
+}
+
+pub(crate) fn persist(pool: &ObjectPool, at: *const u8, len: usize) {
+    flush(pool, at, len);
+    drain(pool);
+}
+
+/// The pool; a program that names one that is not open is ended.
+fn open_pool(pop: Pop) -> &'static ObjectPool {
+    by_pop(pop).unwrap_or_else(|failure| crate::error::fatal(&failure.text))
+}
+
+fn goes_past_caches(len: usize, flags: c_uint) -> bool {
+    if flags & (NO_FLUSH | TEMPORAL | WRITE_BACK) != 0 {
+        return false;
+    }
+    flags & (NON_TEMPORAL | WRITE_COMBINING) != 0 || len >= PAST_CACHES_MIN
+}
+
+/// Moves bytes by `action`, which gives what went through the caches at both ends.
+fn moved(
+    pop: Pop,
+    to: *mut c_void,
+    len: usize,
+    flags: c_uint,
+    action: impl FnOnce(*mut u8, bool) -> seawall_native::RawEdges,
+) -> *mut c_void {
+    let pool = open_pool(pop);
+    let past_caches = goes_past_caches(len, flags);
+    let edges = action(to.cast(), past_caches);
+    if flags & NO_FLUSH == 0 {
+        let (at, head, tail) = (to.cast::<u8>(), edges.head, edges.tail);
+        if head > 0 {
+            flush(pool, at, head);
+        }
+        if tail > 0 {
+            flush(pool, at.wrapping_add(len - tail), tail);
+        }
+    }
+    if flags & (NO_DRAIN | NO_FLUSH) == 0 {
+        drain(pool);
+    }
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmemobj_memmove(
+    pop: Pop,
+    to: *mut c_void,
+    from: *const c_void,
+    len: usize,
+    flags: c_uint,
+) -> *mut c_void {
+    // SAFETY: the program vouches for both ranges.
+    moved(pop, to, len, flags, |to, past| unsafe { raw_copy(to, from.cast(), len, past) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmemobj_memcpy(
+    pop: Pop,
+    to: *mut c_void,
+    from: *const c_void,
+    len: usize,
+    flags: c_uint,
+) -> *mut c_void {
+    // SAFETY: as there.
+    unsafe { pmemobj_memmove(pop, to, from, len, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmemobj_memset(
+    pop: Pop,
+    to: *mut c_void,
+    byte: c_int,
+    len: usize,
+    flags: c_uint,
+) -> *mut c_void {
+    // SAFETY: the program vouches for the range.
+    moved(pop, to, len, flags, |to, past| unsafe { raw_fill(to, byte as u8, len, past) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmemobj_memcpy_persist(
+    pop: Pop,
+    to: *mut c_void,
+    from: *const c_void,
+    len: usize,
+) -> *mut c_void {
+    // SAFETY: as there.
+    unsafe { pmemobj_memmove(pop, to, from, len, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pmemobj_memset_persist(
+    pop: Pop,
+    to: *mut c_void,
+    byte: c_int,
+    len: usize,
+) -> *mut c_void {
+    // SAFETY: as there.
+    unsafe { pmemobj_memset(pop, to, byte, len, 0) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pmemobj_persist(pop: Pop, at: *const c_void, len: usize) {
+    persist(open_pool(pop), at.cast(), len);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pmemobj_flush(pop: Pop, at: *const c_void, len: usize) {
+    flush(open_pool(pop), at.cast(), len);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pmemobj_drain(pop: Pop) {
+    drain(open_pool(pop));
+}
+
+fn are_known(flags: c_uint) -> bool {
+    let is_known = flags & !RELAXED == 0;
+    if !is_known {
+        Failure::invalid(format!("invalid flags {flags:#x}")).report();
+    }
+    is_known
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pmemobj_xpersist(pop: Pop, at: *const c_void, len: usize, flags: c_uint) -> c_int {
+    if !are_known(flags) {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    pmemobj_persist(pop, at, len);
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pmemobj_xflush(pop: Pop, at: *const c_void, len: usize, flags: c_uint) -> c_int {
+    if !are_known(flags) {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    pmemobj_flush(pop, at, len);
+    0
+}

@@ -1,0 +1,334 @@
+//! A pool: its file, the heap in it, and what threads share while it is open.
+//!
+//! The pool is a heap of this project in the kind for programs that store in place
+//! (`HeapOptions::in_place`), so nothing that a call has done is stored again after a crash. Its
+//! offsets are those of the file, as programs compute addresses from them. Neither library opens
+//! the other's pools.
+
+use crate::error::Failure;
+use crate::lanes::{LaneGuard, LaneSession, Lanes, Purpose};
+use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
+use seawall_memory::{Addr, Image, Memory, MemoryExt};
+use seawall_native::{FlushKind, NativeMemory, Needs, Pool, PoolOptions};
+use seawall_runtime::{
+    CHUNK_BYTES, Heap, HeapError, HeapInfo, HeapOptions, Logging, Reservations, Tx, TxError,
+};
+use std::collections::hash_map::RandomState;
+use std::fs::{OpenOptions, Permissions};
+use std::hash::BuildHasher;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicPtr;
+
+/// The name of the heap, by which this library knows its pools.
+pub(crate) const NAME: &str = "libpmemobj";
+/// Lanes of a pool.
+const LANES: u64 = 128;
+
+/// What the root object of the heap holds, by offset.
+pub(crate) mod root_words {
+    use seawall_memory::Addr;
+
+    /// The offset of the program's root object, or 0.
+    pub(crate) const ROOT: u64 = 0;
+    /// The bytes that it was asked for with.
+    pub(crate) const ROOT_BYTES: u64 = 8;
+    /// Grows with each opening: locks that another run left are free.
+    pub(crate) const RUN: u64 = 16;
+    /// The layout's name, with a final zero.
+    pub(crate) const LAYOUT: u64 = 64;
+
+    /// The address of a word.
+    pub(crate) fn at(root: Addr, word: u64) -> Addr {
+        root.plus(word)
+    }
+}
+
+/// An open pool.
+pub(crate) struct ObjectPool {
+    pub(crate) file: &'static Pool,
+    pub(crate) heap: Heap,
+    pub(crate) lanes: Lanes,
+    memories: Box<[NativeMemoryOfLane]>,
+    pub(crate) reservations: Reservations,
+    pub(crate) base: usize,
+    pub(crate) bytes: u64,
+    pub(crate) uuid: u64,
+    pub(crate) run: u64,
+    pub(crate) flush: FlushKind,
+    pub(crate) user_data: AtomicPtr<libc::c_void>,
+    /// Held while the root object is found, made or grown.
+    pub(crate) root_lock: Mutex<()>,
+    pub(crate) settings: crate::ctl::Settings,
+}
+
+/// The memory of a lane: used by its session alone.
+struct NativeMemoryOfLane(*mut NativeMemory<'static>);
+
+// SAFETY: as a session's, it is used only by the thread that has the lane.
+unsafe impl Send for NativeMemoryOfLane {}
+// SAFETY: as above.
+unsafe impl Sync for NativeMemoryOfLane {}
+
+impl ObjectPool {
+    /// Makes a pool of `bytes` bytes in a new file, or in the whole of one that there is if `bytes`
+    /// is 0.
+    pub(crate) fn create(
+        path: &Path,
+        layout: &[u8],
+        bytes: u64,
+        mode: u32,
+    ) -> Result<ObjectPool, Failure> {
+        if layout.len() >= LAYOUT_BYTES {
+            return Err(Failure::invalid(format!(
+                "Layout too long: {} bytes, of at most {}",
+                layout.len(),
+                LAYOUT_BYTES - 1
+            )));
+        }
+        if bytes != 0 && bytes < POOL_BYTES_MIN {
+            return Err(Failure::invalid(format!(
+                "size {bytes} smaller than {POOL_BYTES_MIN}, the smallest pool"
+            )));
+        }
+        if bytes == 0 {
+            return ObjectPool::make_in(path, layout);
+        }
+        // The mode is set when the pool is whole, so that nobody else opens it before.
+        let options =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
+        let file = options.open(path).map_err(|error| io_failure(path, &error))?;
+        let made = file
+            .set_len(bytes)
+            .map_err(|error| io_failure(path, &error))
+            .and_then(|()| ObjectPool::make_in(path, layout))
+            .and_then(|pool| {
+                let mode = Permissions::from_mode(mode & 0o7777);
+                file.set_permissions(mode).map_err(|error| io_failure(path, &error))?;
+                Ok(pool)
+            });
+        if made.is_err() {
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Makes a pool in a file of zeros.
+    fn make_in(path: &Path, layout: &[u8]) -> Result<ObjectPool, Failure> {
+        let bytes = std::fs::metadata(path).map_err(|error| io_failure(path, &error))?.len();
+        if bytes < POOL_BYTES_MIN {
+            return Err(Failure::invalid(format!(
+                "{}: {bytes} bytes, smaller than {POOL_BYTES_MIN}, the smallest pool",
+                path.display()
+            )));
+        }
+        let options = options_for(bytes);
+        let open = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
+        let mut is_blank = true;
+        let opened = Pool::open(path, &open, |head, _| {
+            is_blank = head.iter().all(|byte| *byte == 0);
+            if is_blank { Ok(()) } else { Err("not empty: it may hold another pool".into()) }
+        });
+        let file = match opened {
+            Err(_) if !is_blank => {
+                let text = format!("{}: not empty, so no pool is made in it", path.display());
+                return Err(Failure::new(libc::EEXIST, text));
+            }
+            other => other?,
+        };
+        let memory = file.memory(0);
+        let heap = Heap::create(&memory, NAME, new_uuid(), &options)?;
+        let place = root_words::at(heap.root(), root_words::LAYOUT);
+        memory.write(place, layout);
+        memory.persist(place, LAYOUT_BYTES as u64);
+        ObjectPool::start(file, heap)
+    }
+
+    /// Opens the pool in the file, and recovers it; `layout` names what it must be of.
+    pub(crate) fn open(path: &Path, layout: Option<&[u8]>) -> Result<ObjectPool, Failure> {
+        let file = Pool::open_as(path, None, |head, bytes| {
+            needs(head, bytes).map_err(|error| error.to_string())
+        })?;
+        let bytes = file.bytes();
+        let memory = file.memory(0);
+        if let Some(layout) = layout {
+            let found = Heap::read(&memory, NAME, bytes)?;
+            check_layout(&memory, &found, layout)?;
+        }
+        let (heap, _) = Heap::open(&memory, NAME, bytes)?;
+        ObjectPool::start(file, heap)
+    }
+
+    fn start(file: Pool, heap: Heap) -> Result<ObjectPool, Failure> {
+        let file: &'static Pool = Box::leak(Box::new(file));
+        let lanes = heap.threads() as usize;
+        let memories = (0..lanes)
+            .map(|lane| NativeMemoryOfLane(Box::into_raw(Box::new(file.memory(lane)))))
+            .collect();
+        let memory = file.memory(0);
+        let run_at = root_words::at(heap.root(), root_words::RUN);
+        let run = memory.load::<u64>(run_at).wrapping_add(2).max(2) & !1;
+        memory.store(run_at, run);
+        memory.persist(run_at, 8);
+        Ok(ObjectPool {
+            file,
+            heap,
+            lanes: Lanes::new(lanes),
+            memories,
+            reservations: Reservations::default(),
+            base: file.base() as usize,
+            bytes: file.bytes(),
+            uuid: heap.uuid() as u64,
+            run,
+            flush: file.instruction().kind,
+            user_data: AtomicPtr::default(),
+            root_lock: Mutex::new(()),
+            settings: crate::ctl::Settings::default(),
+        })
+    }
+
+    /// Ends the pool: no thread uses it any more, nor any address in it.
+    pub(crate) fn close(self) {
+        let ObjectPool { file, heap, lanes, memories, .. } = self;
+        for session in lanes.into_sessions() {
+            session.leave();
+        }
+        if !std::thread::panicking() {
+            let memory = file.memory(0);
+            heap.join(&memory).retire();
+        }
+        for memory in memories {
+            // SAFETY: it is from `Box::into_raw`, and the session that borrowed it has ended.
+            drop(unsafe { Box::from_raw(memory.0) });
+        }
+        // SAFETY: it is from `Box::leak`, and all that borrowed it has ended.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(file).cast_mut()) });
+    }
+
+    /// The session of that lane.
+    pub(crate) fn join(&self, lane: usize) -> LaneSession {
+        // SAFETY: the memory lives as long as the pool, and the caller has the lane.
+        let memory: &'static NativeMemory<'static> = unsafe { &*self.memories[lane].0 };
+        let mut session = self.heap.join(memory);
+        session.share(&self.reservations);
+        session
+    }
+
+    pub(crate) fn pop(&self) -> Pop {
+        self.base as Pop
+    }
+
+    pub(crate) fn oid(&self, at: Addr) -> Oid {
+        Oid { pool: self.uuid, offset: at.offset() }
+    }
+
+    /// Where the program sees that address.
+    pub(crate) fn place(&self, at: Addr) -> *mut u8 {
+        (self.base + at.offset() as usize) as *mut u8
+    }
+
+    pub(crate) fn holds(&self, place: *const u8) -> bool {
+        (place as usize).wrapping_sub(self.base) < self.bytes as usize
+    }
+
+    /// The address of these bytes, if the pool has them.
+    pub(crate) fn address_of(&self, place: *const u8, bytes: u64) -> Option<Addr> {
+        let offset = (place as usize).wrapping_sub(self.base) as u64;
+        (offset < self.bytes && bytes <= self.bytes - offset).then(|| Addr::pm(offset))
+    }
+
+    /// A memory to read by, outside of all lanes.
+    pub(crate) fn reader(&self) -> NativeMemory<'static> {
+        self.file.memory(self.heap.threads() as usize)
+    }
+
+    /// Runs a transaction of one call, atomic with respect to crashes.
+    pub(crate) fn atomically<T>(
+        &'static self,
+        mut body: impl FnMut(&mut Tx<'_, 'static, NativeMemory<'static>>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut lane = LaneGuard::take(self, Purpose::Call);
+        let mut refused = None;
+        let outcome = lane.with_room(|session| {
+            session.transaction_with(Logging::Redo, |tx| match body(tx) {
+                Ok(value) => Ok(value),
+                Err(failure) => {
+                    // What is short of room is tried again; the text says what it was.
+                    let is_short = failure.errno == libc::ENOMEM;
+                    let error = if is_short {
+                        TxError::Full { chunks: 0, wanted: 0 }
+                    } else {
+                        TxError::Busy
+                    };
+                    refused = Some(failure);
+                    Err(error)
+                }
+            })
+        });
+        outcome.map_err(|error| refused.unwrap_or_else(|| error.into()))
+    }
+}
+
+pub(crate) fn io_failure(path: &Path, error: &std::io::Error) -> Failure {
+    let text = format!("{}: {error}", path.display());
+    Failure::new(error.raw_os_error().unwrap_or(libc::EIO), text)
+}
+
+/// The header of a pool of so many bytes.
+pub(crate) fn described<M: Memory>(memory: &M, bytes: u64) -> Result<HeapInfo, HeapError> {
+    Heap::read(memory, NAME, bytes)
+}
+
+/// What the pool needs that begins with the bytes of `head`.
+fn needs(head: &[u8], bytes: u64) -> Result<Needs, HeapError> {
+    let image = Image::from_pm(head.to_vec(), 0);
+    let info = Heap::read(&image, NAME, bytes)?;
+    Ok(Needs { used: bytes, dram_bytes: info.dram_bytes(), bytes_max: bytes })
+}
+
+pub(crate) fn check_layout<M: Memory>(
+    memory: &M,
+    heap: &HeapInfo,
+    layout: &[u8],
+) -> Result<(), Failure> {
+    let mut found = [0; LAYOUT_BYTES];
+    memory.read(root_words::at(heap.root(), root_words::LAYOUT), &mut found);
+    let end = found.iter().position(|byte| *byte == 0).unwrap_or(LAYOUT_BYTES);
+    if &found[..end] == layout {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!(
+        "wrong layout (\"{}\"), the pool was made with layout \"{}\"",
+        String::from_utf8_lossy(layout),
+        String::from_utf8_lossy(&found[..end])
+    )))
+}
+
+/// The options of a heap that fills a pool of so many bytes. Small pools have small logs, which
+/// grow with what a transaction needs.
+fn options_for(bytes: u64) -> HeapOptions {
+    let log_bytes = match bytes >> 20 {
+        0..64 => 4 << 10,
+        64..1024 => 16 << 10,
+        _ => 64 << 10,
+    };
+    let with = |chunks: u64| HeapOptions {
+        bytes: chunks * CHUNK_BYTES,
+        bytes_max: chunks * CHUNK_BYTES,
+        threads: LANES,
+        log_bytes,
+        root_bytes: root_words::LAYOUT + LAYOUT_BYTES as u64,
+        in_place: true,
+        ..HeapOptions::default()
+    };
+    let chunks = bytes / CHUNK_BYTES;
+    let rest = with(chunks).pm_bytes() - chunks * CHUNK_BYTES;
+    with((bytes - rest) / CHUNK_BYTES)
+}
+
+/// Bits that no other pool has; the low half is not zero.
+fn new_uuid() -> u128 {
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    half() << 64 | half() | 1
+}

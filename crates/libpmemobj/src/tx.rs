@@ -1,0 +1,198 @@
+//! Transactions as the manual has them: stages, nesting, jumps, locks and callbacks.
+//!
+//! A thread has at most one, in one pool; those begun inside it are levels of it, and nothing is
+//! durable before the outermost commits. An error aborts the level that it happens in: the whole
+//! transaction is rolled back when that is the outermost, and the program continues where that
+//! level was begun (`longjmp`). Stages go `WORK`, then `ONCOMMIT` or `ONABORT`, then `FINALLY`.
+//!
+//! Below is an undo transaction of a lane's session, which is [taken
+//! up](seawall_runtime::Session::take_up) for each call and paused again.
+
+mod calls;
+mod ranges;
+mod stages;
+
+use crate::error::{Failure, fatal};
+use crate::lanes::LaneGuard;
+use crate::locks::TxLock;
+use crate::object::PoolTx;
+use crate::pool::ObjectPool;
+use crate::thread;
+use crate::types::{Pop, flags};
+use libc::{c_int, c_void};
+use seawall_memory::Addr;
+use seawall_runtime::{Paused, TxError};
+use std::mem::MaybeUninit;
+
+/// `enum pobj_tx_stage`
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    None,
+    Work,
+    OnCommit,
+    OnAbort,
+    Finally,
+}
+
+/// `enum pobj_tx_failure_behavior`: what a call that fails does.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    Abort,
+    Return,
+}
+
+type Callback = unsafe extern "C" fn(Pop, Stage, *mut c_void);
+
+/// The most words of a `jmp_buf`, of all kinds of CPU.
+const JUMP_WORDS: usize = 40;
+
+/// Where a level was begun: a `jmp_buf`.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Jump([MaybeUninit<u64>; JUMP_WORDS]);
+
+struct Level {
+    jump: Jump,
+    has_jump: bool,
+    on_failure: OnFailure,
+}
+
+/// What the commit does, besides what the transaction has done at once.
+#[derive(Clone, Copy)]
+pub(crate) enum AtCommit {
+    Store { at: Addr, value: u64 },
+    Free { block: Addr },
+}
+
+/// The transaction of a thread.
+pub(crate) struct ThreadTx {
+    stage: Stage,
+    levels: Vec<Level>,
+    pool: Option<&'static ObjectPool>,
+    running: Option<Running>,
+    locks: Vec<TxLock>,
+    errno: c_int,
+    callback: Option<(Callback, *mut c_void)>,
+    user_data: *mut c_void,
+    at_commit: Vec<AtCommit>,
+}
+
+/// The transaction below.
+struct Running {
+    lane: LaneGuard,
+    paused: Option<Paused>,
+}
+
+impl Default for ThreadTx {
+    fn default() -> ThreadTx {
+        ThreadTx {
+            stage: Stage::None,
+            levels: Vec::new(),
+            pool: None,
+            running: None,
+            locks: Vec::new(),
+            errno: 0,
+            callback: None,
+            user_data: std::ptr::null_mut(),
+            at_commit: Vec::new(),
+        }
+    }
+}
+
+/// The transaction of this thread. No code of the program runs inside `action`.
+#[inline]
+fn with<T>(action: impl FnOnce(&mut ThreadTx) -> T) -> T {
+    action(&mut thread::state().tx.borrow_mut())
+}
+
+impl Running {
+    /// Does `action` in the transaction; short of room, tries again with what other lanes return.
+    fn work<T>(
+        &mut self,
+        mut action: impl FnMut(&mut PoolTx<'_>) -> Result<T, TxError>,
+    ) -> Result<T, TxError> {
+        let Running { lane, paused } = self;
+        lane.with_room(|session| {
+            let mut tx = session.take_up(paused.take().expect("a transaction that runs"));
+            let outcome = action(&mut tx);
+            *paused = Some(tx.pause());
+            outcome
+        })
+    }
+}
+
+/// Ends the process unless the thread is in a transaction that works.
+fn must_work(call: &str) {
+    match with(|tx| tx.stage) {
+        Stage::Work => {}
+        Stage::None => fatal(&format!("{call} called outside of transaction")),
+        stage => fatal(&format!("{call} called in invalid stage {}", stage as c_int)),
+    }
+}
+
+/// Ends the process unless the thread is in a transaction.
+fn must_be_inside(call: &str) {
+    if with(|tx| tx.stage) == Stage::None {
+        fatal(&format!("{call} called outside of transaction"));
+    }
+}
+
+/// The pool of the transaction.
+fn pool() -> &'static ObjectPool {
+    with(|tx| tx.pool).unwrap_or_else(|| fatal("no transaction"))
+}
+
+/// Does `action` in the transaction, in its pool.
+fn work<T>(
+    mut action: impl FnMut(&'static ObjectPool, &mut PoolTx<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let pool = pool();
+    with(|tx| {
+        let running = tx.running.as_mut().expect("a transaction that works");
+        let mut refused = None;
+        let outcome = running.work(|tx| match action(pool, tx) {
+            Ok(value) => Ok(value),
+            Err(failure) => {
+                let is_short = failure.errno == libc::ENOMEM;
+                refused = Some(failure);
+                Err(if is_short { TxError::Full { chunks: 0, wanted: 0 } } else { TxError::Busy })
+            }
+        });
+        outcome.map_err(|error| refused.unwrap_or_else(|| error.into()))
+    })
+}
+
+/// Ends a call of a transaction: gives its value, or what it gives when it fails. A failure aborts
+/// the level, unless the program has asked for no such thing.
+///
+/// # Safety
+/// The frames from here to the program's hold nothing that must be dropped: a failure can jump past
+/// them.
+unsafe fn ended<T>(outcome: Result<T, Failure>, given: u64, failed: T) -> T {
+    let failure = match outcome {
+        Ok(value) => return value,
+        Err(failure) => failure,
+    };
+    let errno = failure.report();
+    drop(failure);
+    let returns = given & flags::NO_ABORT != 0
+        || with(|tx| tx.levels.last().is_some_and(|level| level.on_failure == OnFailure::Return));
+    if !returns {
+        // SAFETY: the caller vouches for the frames.
+        unsafe { stages::abort_level(errno) };
+    }
+    crate::error::set_errno(errno);
+    failed
+}
+
+/// As [`ended`], for a call that gives 0 or the number of the error.
+///
+/// # Safety
+/// As there.
+unsafe fn ended_with_errno(outcome: Result<(), Failure>, given: u64) -> c_int {
+    let errno = outcome.as_ref().err().map_or(0, |failure| failure.errno);
+    // SAFETY: the caller vouches for the frames.
+    unsafe { ended(outcome.map(|()| 0), given, errno) }
+}
