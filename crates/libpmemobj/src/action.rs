@@ -52,7 +52,7 @@ fn reserve(pool: &'static ObjectPool, action: &mut Action, wanted: Wanted) -> Re
     }
     wanted.check()?;
     let wanted = wanted.in_class(pool)?;
-    let mut lane = LaneGuard::take(pool, Purpose::Call);
+    let mut lane = LaneGuard::take(&pool.lanes, Purpose::Call);
     let block = lane.with_room(|session| session.reserve(wanted.block_bytes()))?;
     object::write_header(pool, block, wanted);
     object::flush_header(pool, block);
@@ -85,7 +85,7 @@ fn publish(pool: &'static ObjectPool, actions: &[Action]) -> Result<(), Failure>
 }
 
 fn cancel(pool: &'static ObjectPool, actions: &[Action]) {
-    let mut lane = LaneGuard::take(pool, Purpose::Call);
+    let mut lane = LaneGuard::take(&pool.lanes, Purpose::Call);
     for action in actions {
         if let Ok(Meaning::Publish { block }) = meaning(pool, action) {
             // What was published is none any more.

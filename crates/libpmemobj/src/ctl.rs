@@ -54,8 +54,8 @@ impl Settings {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The allocation class of that number, if the program has made it; none if it is one that pools
-    /// have by themselves.
+    /// The allocation class of that number, if the program has made it; none if it is one that
+    /// pools have by themselves.
     pub(crate) fn class(&self, number: u64) -> Result<Option<ClassDescription>, Failure> {
         let lists = self.lists();
         let found = lists.classes.iter().find(|class| u64::from(class.number) == number);

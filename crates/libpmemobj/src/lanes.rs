@@ -5,11 +5,10 @@
 //! meet only when there are more of them than lanes. Some lanes are for calls only: they never wait
 //! for a lock of the program, so a thread that holds one can always go on and release it.
 
-use crate::pool::ObjectPool;
 use crate::thread;
 use seawall_memory::MemoryExt;
-use seawall_native::NativeMemory;
-use seawall_runtime::{Session, TxError};
+use seawall_native::{NativeMemory, Pool};
+use seawall_runtime::{Heap, Reservations, Session, TxError};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -29,15 +28,19 @@ pub(crate) enum Purpose {
 }
 
 pub(crate) struct Lanes {
+    file: &'static Pool,
+    heap: Heap,
+    reservations: Reservations,
     lanes: Box<[Lane]>,
     waiting: AtomicUsize,
     waiters: Mutex<()>,
     freed: Condvar,
 }
 
-#[derive(Default)]
 struct Lane {
     is_taken: AtomicBool,
+    /// From `Box::into_raw`.
+    memory: *mut NativeMemory<'static>,
     session: UnsafeCell<Option<LaneSession>>,
 }
 
@@ -49,13 +52,45 @@ unsafe impl Sync for Lanes {}
 unsafe impl Send for Lanes {}
 
 impl Lanes {
-    pub(crate) fn new(count: usize) -> Lanes {
+    /// As many lanes as the heap has threads.
+    pub(crate) fn new(file: &'static Pool, heap: Heap) -> Lanes {
+        let lane = |number| Lane {
+            is_taken: AtomicBool::new(false),
+            memory: Box::into_raw(Box::new(file.memory(number))),
+            session: UnsafeCell::new(None),
+        };
         Lanes {
-            lanes: (0..count).map(|_| Lane::default()).collect(),
+            file,
+            heap,
+            reservations: Reservations::default(),
+            lanes: (0..heap.threads() as usize).map(lane).collect(),
             waiting: AtomicUsize::new(0),
             waiters: Mutex::new(()),
             freed: Condvar::new(),
         }
+    }
+
+    /// Ends all sessions, when no thread uses the pool any more; its logs are empty then.
+    pub(crate) fn end(self) {
+        let Lanes { file, heap, lanes, .. } = self;
+        for Lane { memory, session, .. } in lanes {
+            if let Some(session) = session.into_inner() {
+                session.leave();
+            }
+            // SAFETY: it is from `Box::into_raw`, and the session that borrowed it has ended.
+            drop(unsafe { Box::from_raw(memory) });
+        }
+        let memory = file.memory(0);
+        heap.join(&memory).retire();
+    }
+
+    /// The session of a lane that the caller has.
+    fn join(&self, number: usize) -> LaneSession {
+        // SAFETY: the memory lives as long as the lanes, and this session alone uses it.
+        let memory: &'static NativeMemory<'static> = unsafe { &*self.lanes[number].memory };
+        let mut session = self.heap.join(memory);
+        session.share(&self.reservations);
+        session
     }
 
     fn try_take(&self, number: usize) -> bool {
@@ -66,7 +101,7 @@ impl Lanes {
     #[inline]
     fn take(&self, purpose: Purpose) -> usize {
         let for_all = self.lanes.len() - FOR_CALLS.min(self.lanes.len() / 2);
-        let mut preferred = thread::state().number;
+        let mut preferred = thread::number();
         if preferred >= for_all {
             preferred %= for_all;
         }
@@ -109,28 +144,23 @@ impl Lanes {
             self.freed.notify_all();
         }
     }
-
-    /// The sessions of all lanes, when no thread uses the pool any more.
-    pub(crate) fn into_sessions(self) -> impl Iterator<Item = LaneSession> {
-        self.lanes.into_iter().filter_map(|lane| lane.session.into_inner())
-    }
 }
 
 /// A lane that this thread has, until it is dropped.
 pub(crate) struct LaneGuard {
-    pool: &'static ObjectPool,
+    lanes: &'static Lanes,
     number: usize,
 }
 
 impl LaneGuard {
-    pub(crate) fn take(pool: &'static ObjectPool, purpose: Purpose) -> LaneGuard {
-        LaneGuard { pool, number: pool.lanes.take(purpose) }
+    pub(crate) fn take(lanes: &'static Lanes, purpose: Purpose) -> LaneGuard {
+        LaneGuard { lanes, number: lanes.take(purpose) }
     }
 
     pub(crate) fn session(&mut self) -> &mut LaneSession {
-        let place = self.pool.lanes.lanes[self.number].session.get();
+        let place = self.lanes.lanes[self.number].session.get();
         // SAFETY: this guard alone has the lane, and is borrowed for as long as the session.
-        unsafe { &mut *place }.get_or_insert_with(|| self.pool.join(self.number))
+        unsafe { &mut *place }.get_or_insert_with(|| self.lanes.join(self.number))
     }
 
     /// Does `action`. If there is no room for it, lets the lanes that are not in use return their
@@ -149,7 +179,7 @@ impl LaneGuard {
     }
 
     fn gather_space(&self) {
-        let lanes = &self.pool.lanes;
+        let lanes = self.lanes;
         for number in 0..lanes.lanes.len() {
             if lanes.try_take(number) {
                 let place = lanes.lanes[number].session.get();
@@ -165,12 +195,12 @@ impl LaneGuard {
 
 impl Drop for LaneGuard {
     fn drop(&mut self) {
-        let place = self.pool.lanes.lanes[self.number].session.get();
+        let place = self.lanes.lanes[self.number].session.get();
         // SAFETY: this guard alone has the lane.
         if let Some(session) = unsafe { &*place } {
             // The fence of another thread would not wait for what this one has flushed.
             session.memory().drain();
         }
-        self.pool.lanes.release(self.number);
+        self.lanes.release(self.number);
     }
 }

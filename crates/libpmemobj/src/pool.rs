@@ -6,13 +6,11 @@
 //! the other's pools.
 
 use crate::error::Failure;
-use crate::lanes::{LaneGuard, LaneSession, Lanes, Purpose};
+use crate::lanes::{LaneGuard, Lanes, Purpose};
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_native::{FlushKind, NativeMemory, Needs, Pool, PoolOptions};
-use seawall_runtime::{
-    CHUNK_BYTES, Heap, HeapError, HeapInfo, HeapOptions, Logging, Reservations, Tx, TxError,
-};
+use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapInfo, HeapOptions, Logging, Tx, TxError};
 use std::collections::hash_map::RandomState;
 use std::fs::{OpenOptions, Permissions};
 use std::hash::BuildHasher;
@@ -50,8 +48,6 @@ pub(crate) struct ObjectPool {
     pub(crate) file: &'static Pool,
     pub(crate) heap: Heap,
     pub(crate) lanes: Lanes,
-    memories: Box<[NativeMemoryOfLane]>,
-    pub(crate) reservations: Reservations,
     pub(crate) base: usize,
     pub(crate) bytes: u64,
     pub(crate) uuid: u64,
@@ -62,14 +58,6 @@ pub(crate) struct ObjectPool {
     pub(crate) root_lock: Mutex<()>,
     pub(crate) settings: crate::ctl::Settings,
 }
-
-/// The memory of a lane: used by its session alone.
-struct NativeMemoryOfLane(*mut NativeMemory<'static>);
-
-// SAFETY: as a session's, it is used only by the thread that has the lane.
-unsafe impl Send for NativeMemoryOfLane {}
-// SAFETY: as above.
-unsafe impl Sync for NativeMemoryOfLane {}
 
 impl ObjectPool {
     /// Makes a pool of `bytes` bytes in a new file, or in the whole of one that there is if `bytes`
@@ -162,10 +150,6 @@ impl ObjectPool {
 
     fn start(file: Pool, heap: Heap) -> Result<ObjectPool, Failure> {
         let file: &'static Pool = Box::leak(Box::new(file));
-        let lanes = heap.threads() as usize;
-        let memories = (0..lanes)
-            .map(|lane| NativeMemoryOfLane(Box::into_raw(Box::new(file.memory(lane)))))
-            .collect();
         let memory = file.memory(0);
         let run_at = root_words::at(heap.root(), root_words::RUN);
         let run = memory.load::<u64>(run_at).wrapping_add(2).max(2) & !1;
@@ -174,9 +158,7 @@ impl ObjectPool {
         Ok(ObjectPool {
             file,
             heap,
-            lanes: Lanes::new(lanes),
-            memories,
-            reservations: Reservations::default(),
+            lanes: Lanes::new(file, heap),
             base: file.base() as usize,
             bytes: file.bytes(),
             uuid: heap.uuid() as u64,
@@ -190,29 +172,10 @@ impl ObjectPool {
 
     /// Ends the pool: no thread uses it any more, nor any address in it.
     pub(crate) fn close(self) {
-        let ObjectPool { file, heap, lanes, memories, .. } = self;
-        for session in lanes.into_sessions() {
-            session.leave();
-        }
-        if !std::thread::panicking() {
-            let memory = file.memory(0);
-            heap.join(&memory).retire();
-        }
-        for memory in memories {
-            // SAFETY: it is from `Box::into_raw`, and the session that borrowed it has ended.
-            drop(unsafe { Box::from_raw(memory.0) });
-        }
+        let ObjectPool { file, lanes, .. } = self;
+        lanes.end();
         // SAFETY: it is from `Box::leak`, and all that borrowed it has ended.
         drop(unsafe { Box::from_raw(std::ptr::from_ref(file).cast_mut()) });
-    }
-
-    /// The session of that lane.
-    pub(crate) fn join(&self, lane: usize) -> LaneSession {
-        // SAFETY: the memory lives as long as the pool, and the caller has the lane.
-        let memory: &'static NativeMemory<'static> = unsafe { &*self.memories[lane].0 };
-        let mut session = self.heap.join(memory);
-        session.share(&self.reservations);
-        session
     }
 
     pub(crate) fn pop(&self) -> Pop {
@@ -248,7 +211,7 @@ impl ObjectPool {
         &'static self,
         mut body: impl FnMut(&mut Tx<'_, 'static, NativeMemory<'static>>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut lane = LaneGuard::take(self, Purpose::Call);
+        let mut lane = LaneGuard::take(&self.lanes, Purpose::Call);
         let mut refused = None;
         let outcome = lane.with_room(|session| {
             session.transaction_with(Logging::Redo, |tx| match body(tx) {

@@ -15,12 +15,19 @@ struct _pobj_pcache {
 
 __thread struct _pobj_pcache _pobj_cached_pool;
 
-static __thread void *thread_state __attribute__((tls_model("initial-exec")));
+static __thread size_t thread_number __attribute__((tls_model("initial-exec")));
+static __thread void *thread_tx __attribute__((tls_model("initial-exec")));
 
-/* What the library keeps for this thread, or NULL. */
-void **seawall_thread_state(void)
+/* The number of this thread plus 1, or 0. */
+size_t *seawall_thread_number(void)
 {
-	return &thread_state;
+	return &thread_number;
+}
+
+/* The transaction of this thread, or NULL. */
+void **seawall_thread_tx(void)
+{
+	return &thread_tx;
 }
 
 enum { NONE, MUTEX, RWLOCK, CALLBACK };

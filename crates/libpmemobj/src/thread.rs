@@ -1,82 +1,60 @@
-//! What the library keeps for each thread: its number, and its transaction.
+//! The number of a thread: the least that is free when the thread first calls, given back at its
+//! end.
 //!
-//! The calls are short, and the variable of a thread in a shared library is found by a function that
-//! costs as much as some of them. So one pointer is in `shim.c`, in the kind of variable that is
-//! found by one instruction, and the rest is behind it.
+//! It is in a variable of `shim.c`: those of Rust, in a shared library, are found by a function
+//! that costs as much as a short call.
 
-use crate::tx::ThreadTx;
-use libc::c_void;
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
-/// What a thread has, from its first call to its end.
-pub(crate) struct ThreadState {
-    /// The least that is free when the thread first asks.
-    pub(crate) number: usize,
-    pub(crate) tx: RefCell<ThreadTx>,
-}
-
 unsafe extern "C" {
-    /// Where the pointer of this thread is: in `shim.c`.
-    safe fn seawall_thread_state() -> *mut *mut c_void;
+    /// Where this thread's number plus 1 is, or 0: in `shim.c`.
+    safe fn seawall_thread_number() -> *mut usize;
 }
 
-/// The state of this thread.
+/// The number of this thread.
 #[inline]
-pub(crate) fn state<'a>() -> &'a ThreadState {
-    // SAFETY: the pointer is this thread's, and what it leads to lives as long as the thread; no
-    // call keeps the reference.
-    let found = unsafe { *seawall_thread_state() }.cast::<ThreadState>();
-    if found.is_null() {
-        return begin();
+pub(crate) fn number() -> usize {
+    // SAFETY: the place is this thread's.
+    match unsafe { *seawall_thread_number() } {
+        0 => take(),
+        number => number - 1,
     }
-    // SAFETY: as above.
-    unsafe { &*found }
 }
+
+/// The numbers that threads have given back, and the least that none has had.
+static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
 
 #[cold]
-fn begin<'a>() -> &'a ThreadState {
-    let state = ThreadState { number: take_number(), tx: RefCell::default() };
-    let state = Box::into_raw(Box::new(state));
-    // SAFETY: the place is this thread's.
-    unsafe { *seawall_thread_state() = state.cast() };
-    // What a thread does after its end, in the destructors of others, is not given back.
-    let _ = OWNER.try_with(|owner| owner.0.set(state));
-    // SAFETY: it has just been made.
-    unsafe { &*state }
+fn take() -> usize {
+    let number = {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (numbers, next) = &mut *free;
+        numbers.pop_first().unwrap_or_else(|| {
+            *next += 1;
+            *next - 1
+        })
+    };
+    // SAFETY: as above.
+    unsafe { *seawall_thread_number() = number + 1 };
+    // A thread that calls when its variables have ended keeps its number.
+    let _ = OWNER.try_with(|_| ());
+    number
 }
 
-/// Frees the state when the thread ends.
-struct Owner(Cell<*mut ThreadState>);
+/// Gives the number back when the thread ends.
+struct Owner;
 
 thread_local! {
-    static OWNER: Owner = const { Owner(Cell::new(null_mut())) };
+    static OWNER: Owner = const { Owner };
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let state = self.0.get();
-        if state.is_null() {
-            return;
+        // SAFETY: as above.
+        let number = unsafe { std::mem::take(&mut *seawall_thread_number()) };
+        if let Some(number) = number.checked_sub(1) {
+            FREE.lock().unwrap_or_else(PoisonError::into_inner).0.insert(number);
         }
-        // SAFETY: both are this thread's, and no call is in progress.
-        let number = unsafe {
-            *seawall_thread_state() = null_mut();
-            Box::from_raw(state).number
-        };
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).0.insert(number);
     }
-}
-
-static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
-
-fn take_number() -> usize {
-    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (numbers, next) = &mut *free;
-    numbers.pop_first().unwrap_or_else(|| {
-        *next += 1;
-        *next - 1
-    })
 }

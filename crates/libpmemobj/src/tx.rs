@@ -17,11 +17,11 @@ use crate::lanes::LaneGuard;
 use crate::locks::TxLock;
 use crate::object::PoolTx;
 use crate::pool::ObjectPool;
-use crate::thread;
 use crate::types::{Pop, flags};
 use libc::{c_int, c_void};
 use seawall_memory::Addr;
 use seawall_runtime::{Paused, TxError};
+use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
 /// `enum pobj_tx_stage`
@@ -67,7 +67,7 @@ pub(crate) enum AtCommit {
 }
 
 /// The transaction of a thread.
-pub(crate) struct ThreadTx {
+struct ThreadTx {
     stage: Stage,
     levels: Vec<Level>,
     pool: Option<&'static ObjectPool>,
@@ -101,10 +101,49 @@ impl Default for ThreadTx {
     }
 }
 
+unsafe extern "C" {
+    /// Where the pointer to this thread's transaction is: in `shim.c`, as the thread's number.
+    safe fn seawall_thread_tx() -> *mut *mut c_void;
+}
+
 /// The transaction of this thread. No code of the program runs inside `action`.
 #[inline]
 fn with<T>(action: impl FnOnce(&mut ThreadTx) -> T) -> T {
-    action(&mut thread::state().tx.borrow_mut())
+    // SAFETY: the place is this thread's.
+    let found = unsafe { *seawall_thread_tx() }.cast::<RefCell<ThreadTx>>();
+    let place = if found.is_null() { make() } else { found };
+    // SAFETY: it lives as long as the thread, and `RefCell` sees to it that it is used once.
+    action(&mut unsafe { &*place }.borrow_mut())
+}
+
+#[cold]
+fn make() -> *mut RefCell<ThreadTx> {
+    let place = Box::into_raw(Box::<RefCell<ThreadTx>>::default());
+    // SAFETY: the place is this thread's.
+    unsafe { *seawall_thread_tx() = place.cast() };
+    // A thread that calls when its variables have ended keeps it.
+    let _ = OWNER.try_with(|_| ());
+    place
+}
+
+/// Frees the transaction when the thread ends: one in progress is rolled back, by the next that its
+/// lane begins.
+struct Owner;
+
+thread_local! {
+    static OWNER: Owner = const { Owner };
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: the place is this thread's, and no call is in progress.
+        unsafe {
+            let place = std::mem::replace(&mut *seawall_thread_tx(), std::ptr::null_mut());
+            if !place.is_null() {
+                drop(Box::from_raw(place.cast::<RefCell<ThreadTx>>()));
+            }
+        }
+    }
 }
 
 impl Running {

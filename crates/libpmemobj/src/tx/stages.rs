@@ -112,8 +112,8 @@ enum Refused {
     Inside(Failure),
 }
 
-/// Begins a transaction, or goes on with the one that there is; gives what the new level does when a
-/// call fails.
+/// Begins a transaction, or goes on with the one that there is; gives what the new level does when
+/// a call fails.
 fn begin(pop: Pop) -> Result<OnFailure, Refused> {
     let (stage, inherited) = with(|tx| (tx.stage, tx.levels.last().map(|it| it.on_failure)));
     match stage {
@@ -133,7 +133,7 @@ fn begin(pop: Pop) -> Result<OnFailure, Refused> {
 
 /// Begins the outermost level.
 fn start(pool: &'static ObjectPool) -> Result<(), Failure> {
-    let mut lane = LaneGuard::take(pool, Purpose::Transaction);
+    let mut lane = LaneGuard::take(&pool.lanes, Purpose::Transaction);
     let paused = lane.session().start(Logging::Undo)?.pause();
     with(|tx| {
         tx.pool = Some(pool);

@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("cli", &["lab", "report", "cc", "program"]),
+    ("libpmemobj", &["memory", "native", "runtime"]),
     ("xtask", &[]),
     ("compare", &["memory", "native", "runtime", "collections"]),
     ("fuzz", &["testkit"]),
