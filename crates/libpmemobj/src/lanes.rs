@@ -13,11 +13,19 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub(crate) type LaneSession = Session<'static, NativeMemory<'static>>;
 
 /// Lanes that no transaction takes.
 const FOR_CALLS: usize = 8;
+
+/// How often an action is tried again that finds no room while other lanes are in use, and how long
+/// it waits for them each time: 10 ms in all.
+const ATTEMPTS: usize = 200;
+const PAUSE: Duration = Duration::from_micros(50);
+/// For so many releases a pool that had no room is taken to be short of it.
+const RELEASES: usize = 1024;
 
 /// What a lane is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +40,9 @@ pub(crate) struct Lanes {
     heap: Heap,
     reservations: Reservations,
     lanes: Box<[Lane]>,
+    /// While that is not 0, the pool is short of room, and a lane that is released returns its free
+    /// space; the number of releases that are left.
+    short_for: AtomicUsize,
     waiting: AtomicUsize,
     waiters: Mutex<()>,
     freed: Condvar,
@@ -64,6 +75,7 @@ impl Lanes {
             heap,
             reservations: Reservations::default(),
             lanes: (0..heap.threads() as usize).map(lane).collect(),
+            short_for: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             waiters: Mutex::new(()),
             freed: Condvar::new(),
@@ -132,6 +144,21 @@ impl Lanes {
         lane
     }
 
+    /// Lets the session of a lane that the caller has return its free space.
+    fn give_up_space(&self, number: usize) {
+        // SAFETY: the caller has the lane.
+        if let Some(session) = unsafe { &mut *self.lanes[number].session.get() } {
+            session.give_up_space();
+        }
+    }
+
+    #[cold]
+    fn give_up_while_short(&self, number: usize) {
+        self.give_up_space(number);
+        let less = |left: usize| left.checked_sub(1);
+        let _ = self.short_for.fetch_update(SeqCst, SeqCst, less);
+    }
+
     fn lock(&self) -> MutexGuard<'_, ()> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,33 +190,42 @@ impl LaneGuard {
         unsafe { &mut *place }.get_or_insert_with(|| self.lanes.join(self.number))
     }
 
-    /// Does `action`. If there is no room for it, lets the lanes that are not in use return their
-    /// free space, and tries again.
+    /// Does `action`. If there is no room for it, lets the other lanes return their free space, those
+    /// in use when they are released, and tries again for a while.
     pub(crate) fn with_room<T>(
         &mut self,
         mut action: impl FnMut(&mut LaneSession) -> Result<T, TxError>,
     ) -> Result<T, TxError> {
-        match action(self.session()) {
-            Err(TxError::Full { .. }) => {
-                self.gather_space();
-                action(self.session())
+        let mut outcome = action(self.session());
+        for _ in 0..ATTEMPTS {
+            if !matches!(outcome, Err(TxError::Full { .. })) {
+                break;
             }
-            other => other,
+            self.lanes.short_for.store(RELEASES, SeqCst);
+            let is_all = self.gather_space();
+            outcome = action(self.session());
+            if is_all {
+                break;
+            }
+            std::thread::sleep(PAUSE);
         }
+        outcome
     }
 
-    fn gather_space(&self) {
+    /// Lets the lanes that are not in use return their free space; gives whether those are all
+    /// others.
+    fn gather_space(&self) -> bool {
         let lanes = self.lanes;
-        for number in 0..lanes.lanes.len() {
+        let mut is_all = true;
+        for number in (0..lanes.lanes.len()).filter(|number| *number != self.number) {
             if lanes.try_take(number) {
-                let place = lanes.lanes[number].session.get();
-                // SAFETY: the lane has just been taken.
-                if let Some(session) = unsafe { &mut *place } {
-                    session.give_up_space();
-                }
+                lanes.give_up_space(number);
                 lanes.release(number);
+            } else {
+                is_all = false;
             }
         }
+        is_all
     }
 }
 
@@ -200,6 +236,9 @@ impl Drop for LaneGuard {
         if let Some(session) = unsafe { &*place } {
             // The fence of another thread would not wait for what this one has flushed.
             session.memory().drain();
+        }
+        if self.lanes.short_for.load(SeqCst) > 0 {
+            self.lanes.give_up_while_short(self.number);
         }
         self.lanes.release(self.number);
     }

@@ -21,6 +21,8 @@ use std::sync::atomic::AtomicPtr;
 
 /// The name of the heap, by which this library knows its pools.
 pub(crate) const NAME: &str = "libpmemobj";
+/// The largest pool, in bytes: what a heap can have, but for its logs.
+const POOL_BYTES_MAX: u64 = 15 << 40;
 /// Lanes of a pool.
 const LANES: u64 = 128;
 
@@ -110,6 +112,10 @@ impl ObjectPool {
                 "{}: {bytes} bytes, smaller than {POOL_BYTES_MIN}, the smallest pool",
                 path.display()
             )));
+        }
+        if bytes > POOL_BYTES_MAX {
+            let text = format!("{}: no room for {bytes} bytes", path.display());
+            return Err(Failure::new(libc::ENOSPC, text));
         }
         let options = options_for(bytes);
         let open = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };

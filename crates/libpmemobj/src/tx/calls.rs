@@ -253,14 +253,12 @@ unsafe extern "C" fn pmemobj_tx_log_append_buffer(
 
 /// Logs grow by themselves, whatever the program asks for.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pmemobj_tx_log_auto_alloc(kind: c_int, _is_on: c_int) -> c_int {
+extern "C" fn pmemobj_tx_log_auto_alloc(kind: c_int, _is_on: c_int) -> c_int {
     must_work("pmemobj_tx_log_auto_alloc");
     if LOG_TYPES.contains(&kind) {
         return 0;
     }
-    let failure = Failure::invalid(format!("invalid type of log: {kind}"));
-    // SAFETY: this is a call of the program.
-    unsafe { ended_with_errno(Err(failure), 0) }
+    Failure::invalid(format!("invalid type of log: {kind}")).report()
 }
 
 /// Bytes of a log of snapshots of these sizes: more than this library takes.

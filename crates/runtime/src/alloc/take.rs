@@ -48,14 +48,16 @@ impl<M: Memory> Session<'_, M> {
         if self.look_again(class, PROBES) || self.adopt(class, ADOPTIONS) {
             return Ok(());
         }
-        match self.fresh_chunk(class) {
-            Err(TxError::Full { .. })
-                if self.look_again(class, usize::MAX) || self.adopt(class, usize::MAX) =>
-            {
-                Ok(())
-            }
-            other => other,
+        let full = match self.fresh_chunk(class) {
+            Err(full @ TxError::Full { .. }) => full,
+            other => return other,
+        };
+        // Chunks that were passed over may have lost their owners since.
+        self.blocks.adopted[class.number()] = 0;
+        if self.look_again(class, usize::MAX) || self.adopt(class, usize::MAX) {
+            return Ok(());
         }
+        Err(full)
     }
 
     /// Checks up to `probes` chunks of this thread for blocks that others freed.
