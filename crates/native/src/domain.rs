@@ -111,8 +111,9 @@ pub(crate) fn caches_are_persistent(devices: &Path) -> bool {
     !domains.is_empty() && domains.iter().all(|domain| domain.trim() == "cpu_cache")
 }
 
-/// True if the platform that this runs on says so.
-pub(crate) fn caches_persist_here() -> bool {
+/// True if the platform that this runs on has persistent memory and says that it saves the caches
+/// when power fails.
+pub fn caches_persist_here() -> bool {
     caches_are_persistent(Path::new("/sys/bus/nd/devices"))
 }
 

@@ -12,8 +12,31 @@
 //! `dsb`; `dmb` does not wait for it.
 
 use crate::cpu::Cpu;
-use seawall_memory::LINE_BYTES;
 use std::fmt;
+
+/// Loads 64 bytes and stores them by four of the instruction that is named.
+#[cfg(target_arch = "x86_64")]
+macro_rules! move_line {
+    ($store:literal, $at:expr, $from:expr) => {
+        std::arch::asm!(
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu {c}, [{from} + 32]",
+            "movdqu {d}, [{from} + 48]",
+            concat!($store, " [{at}], {a}"),
+            concat!($store, " [{at} + 16], {b}"),
+            concat!($store, " [{at} + 32], {c}"),
+            concat!($store, " [{at} + 48], {d}"),
+            at = in(reg) $at,
+            from = in(reg) $from,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack, preserves_flags)
+        )
+    };
+}
 
 /// The variable that overrides the choice; its values are the names of [`FlushKind`].
 pub const FLUSH_VARIABLE: &str = "SEAWALL_FLUSH";
@@ -254,34 +277,41 @@ pub(crate) unsafe fn store_past_caches(at: *mut u64, value: u64) {
 /// As [`store_past_caches`], a whole line, in pieces of 16 bytes where there are such stores.
 ///
 /// # Safety
-/// `at` is the start of a line in a live, writable mapping.
+/// `at` is the start of a line in a live, writable mapping; a line's bytes can be read at `from`.
 #[inline]
-pub(crate) unsafe fn store_line_past_caches(at: *mut u8, from: &[u8; LINE_BYTES as usize]) {
+pub(crate) unsafe fn store_line_past_caches(at: *mut u8, from: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller vouches for `at`; both instructions exist on every x86-64.
+    // SAFETY: the caller vouches for both; the instructions exist on every x86-64.
     unsafe {
-        std::arch::asm!(
-            "movdqu {a}, [{from}]",
-            "movdqu {b}, [{from} + 16]",
-            "movdqu {c}, [{from} + 32]",
-            "movdqu {d}, [{from} + 48]",
-            "movntdq [{at}], {a}",
-            "movntdq [{at} + 16], {b}",
-            "movntdq [{at} + 32], {c}",
-            "movntdq [{at} + 48], {d}",
-            at = in(reg) at,
-            from = in(reg) from.as_ptr(),
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            options(nostack, preserves_flags)
-        );
+        move_line!("movntdq", at, from);
     }
     #[cfg(not(target_arch = "x86_64"))]
-    for (place, word) in from.as_chunks().0.iter().enumerate() {
-        // SAFETY: the caller vouches for the line.
-        unsafe { store_past_caches(at.add(8 * place).cast(), u64::from_le_bytes(*word)) };
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        store_line(at, from);
+    }
+}
+
+/// Stores a whole line through the caches, all of which is loaded before the first store.
+///
+/// # Safety
+/// As [`store_line_past_caches`].
+#[inline]
+pub(crate) unsafe fn store_line(at: *mut u8, from: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller vouches for both; the instructions exist on every x86-64.
+    unsafe {
+        move_line!("movdqa", at, from);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let line = from.cast::<[u64; 8]>().read_unaligned();
+        for (place, word) in line.into_iter().enumerate() {
+            let at = at.cast::<u64>().add(place);
+            std::sync::atomic::AtomicU64::from_ptr(at)
+                .store(word, std::sync::atomic::Ordering::Release);
+        }
     }
 }
 

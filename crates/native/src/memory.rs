@@ -29,6 +29,11 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
+/// The whole lines of these bytes, and the rest.
+fn lines_in(bytes: &[u8]) -> (&[[u8; LINE_BYTES as usize]], &[u8]) {
+    bytes.as_chunks()
+}
+
 /// Counts of the operations of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
@@ -408,14 +413,14 @@ impl Memory for NativeMemory<'_> {
                 unsafe { flush::store_half_past_caches(place.cast(), u32::from_le_bytes(half)) };
                 self.count(|counters| counters.flushed_lines += 1);
             }
-            _ if can && at.offset().is_multiple_of(LINE_BYTES) => match from.as_chunks() {
+            _ if can && at.offset().is_multiple_of(LINE_BYTES) => match lines_in(from) {
                 (lines, []) => {
                     let place = self.place_of_range(at, from.len() as u64);
                     for (number, line) in lines.iter().enumerate() {
                         // SAFETY: the range was checked, and a mapping starts at a page.
                         unsafe {
                             let to = place.add(number * LINE_BYTES as usize);
-                            flush::store_line_past_caches(to, line);
+                            flush::store_line_past_caches(to, line.as_ptr());
                         }
                     }
                     self.count(|counters| counters.flushed_lines += lines.len() as u64);

@@ -1,0 +1,282 @@
+//! Memory by its address, as C programs hand it over: written back, copied, filled, synced.
+//!
+//! A [`NativeMemory`](crate::NativeMemory) checks every range against its pool. A library that C
+//! programs load has no pool to check against: the caller vouches for the range, as for `memcpy`.
+//! Aligned words are never torn: a copy or a fill whose place and length are multiples of 8
+//! consists of stores of at least 8 bytes. Nothing here waits; what was stored past the caches or
+//! flushed is done after [`raw_fence`].
+
+use crate::flush::{self, FlushKind};
+use crate::map;
+use seawall_memory::{Addr, LINE_BYTES, lines_of};
+use std::io;
+
+const LINE: usize = LINE_BYTES as usize;
+
+/// Bytes at both ends of a range that went through the caches, and are the caller's to flush.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawEdges {
+    /// Bytes from the start of the range.
+    pub head: usize,
+    /// Bytes before its end.
+    pub tail: usize,
+}
+
+/// Starts the write-back of every line that holds one of `len` bytes from `at`.
+///
+/// # Safety
+/// The bytes are mapped, and the CPU runs `kind`, as one that [`Flush`](crate::Flush) chose.
+#[inline]
+pub unsafe fn raw_flush(kind: FlushKind, at: *const u8, len: usize) {
+    if kind == FlushKind::None {
+        return;
+    }
+    each_line(at.addr(), len, |line| {
+        // SAFETY: the line holds a byte that the caller vouches for; so it is mapped.
+        unsafe { flush::flush_line(kind, at.with_addr(line)) }
+    });
+}
+
+/// The addresses of the lines of a range, which ends at the end of memory if it is too long.
+#[inline]
+fn each_line(at: usize, len: usize, mut visit: impl FnMut(usize)) {
+    let len = len.min(usize::MAX - at) as u64;
+    for line in lines_of(Addr::from_bits(at as u64), len) {
+        visit(line.start().bits() as usize);
+    }
+}
+
+/// Orders all flushes and stores past the caches before it before all stores after it.
+#[inline]
+pub fn raw_fence(kind: FlushKind) {
+    flush::fence(kind);
+}
+
+/// Copies `len` bytes, which may overlap; whole lines past the caches if `past_caches`.
+///
+/// # Safety
+/// The bytes at `from` may be read, and those at `to` written.
+pub unsafe fn raw_copy(to: *mut u8, from: *const u8, len: usize, past_caches: bool) -> RawEdges {
+    let (head, middle, tail) = parts(to, len);
+    // SAFETY: the caller vouches for both ranges, and the parts are inside. Each piece is loaded
+    // before it is stored, and the order keeps what a later piece reads: upwards if the bytes
+    // move down, else downwards.
+    unsafe {
+        if to.addr().wrapping_sub(from.addr()) >= len {
+            copy_up(to, from, head);
+            for at in (head..head + middle).step_by(LINE) {
+                store_line(to.add(at), from.add(at), past_caches);
+            }
+            copy_up(to.add(head + middle), from.add(head + middle), tail);
+        } else {
+            copy_down(to.add(head + middle), from.add(head + middle), tail);
+            for at in (head..head + middle).step_by(LINE).rev() {
+                store_line(to.add(at), from.add(at), past_caches);
+            }
+            copy_down(to, from, head);
+        }
+    }
+    edges(head, middle, tail, past_caches)
+}
+
+/// Fills `len` bytes with `byte`; whole lines past the caches if `past_caches`.
+///
+/// # Safety
+/// The bytes at `to` may be written.
+pub unsafe fn raw_fill(to: *mut u8, byte: u8, len: usize, past_caches: bool) -> RawEdges {
+    let (head, middle, tail) = parts(to, len);
+    let pattern = [byte; LINE];
+    // SAFETY: the caller vouches for the range, and the parts are inside; an edge is shorter than a
+    // line.
+    unsafe {
+        copy_up(to, pattern.as_ptr(), head);
+        for at in (head..head + middle).step_by(LINE) {
+            store_line(to.add(at), pattern.as_ptr(), past_caches);
+        }
+        copy_up(to.add(head + middle), pattern.as_ptr(), tail);
+    }
+    edges(head, middle, tail, past_caches)
+}
+
+/// Writes the pages that hold `len` bytes from `at` to the disk.
+///
+/// # Errors
+/// As msync(2): also when the bytes are not mapped.
+///
+/// # Safety
+/// None of the pages is a mapping whose content must not reach its file yet.
+pub unsafe fn raw_sync(at: *const u8, len: usize) -> io::Result<()> {
+    let before = at.addr() % map::page_bytes() as usize;
+    let start = at.with_addr(at.addr() - before).cast_mut().cast();
+    // SAFETY: msync changes no byte of memory; the caller vouches for those of files.
+    unsafe { rustix::mm::msync(start, len.saturating_add(before), rustix::mm::MsyncFlags::SYNC)? };
+    Ok(())
+}
+
+/// Bytes up to the first whole line, in whole lines, and behind them.
+#[inline]
+fn parts(to: *mut u8, len: usize) -> (usize, usize, usize) {
+    let head = (to.addr().wrapping_neg() % LINE).min(len);
+    let tail = (len - head) % LINE;
+    (head, len - head - tail, tail)
+}
+
+fn edges(head: usize, middle: usize, tail: usize, past_caches: bool) -> RawEdges {
+    if past_caches && flush::CAN_STORE_PAST_CACHES {
+        RawEdges { head, tail }
+    } else {
+        RawEdges { head: head + middle + tail, tail: 0 }
+    }
+}
+
+/// # Safety
+/// `to` is the start of a line that may be written, and the line's bytes at `from` may be read.
+#[inline]
+unsafe fn store_line(to: *mut u8, from: *const u8, past_caches: bool) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        if past_caches {
+            flush::store_line_past_caches(to, from);
+        } else {
+            flush::store_line(to, from);
+        }
+    }
+}
+
+/// Copies less than a line upwards, in the widest stores that are aligned.
+///
+/// # Safety
+/// The bytes may be read and written.
+unsafe fn copy_up(to: *mut u8, from: *const u8, len: usize) {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: the piece is inside of what the caller vouches for.
+        unsafe {
+            let to = to.add(done);
+            let zeros = to.addr().trailing_zeros();
+            done += copy_piece(to, from.add(done), zeros, len - done);
+        }
+    }
+}
+
+/// As [`copy_up`], from the end.
+///
+/// # Safety
+/// As there.
+unsafe fn copy_down(to: *mut u8, from: *const u8, len: usize) {
+    let mut left = len;
+    while left > 0 {
+        let zeros = to.addr().wrapping_add(left).trailing_zeros();
+        let bytes = piece_bytes(zeros, left);
+        left -= bytes;
+        // SAFETY: the piece is inside of what the caller vouches for, and ends where the address is
+        // a multiple of its size.
+        unsafe { copy_piece(to.add(left), from.add(left), zeros, bytes) };
+    }
+}
+
+/// The widest piece of at most `left` bytes next to an address with so many zeros at its end.
+#[inline]
+fn piece_bytes(zeros: u32, left: usize) -> usize {
+    match (zeros, left) {
+        (3.., 8..) => 8,
+        (2.., 4..) => 4,
+        (1.., 2..) => 2,
+        _ => 1,
+    }
+}
+
+/// Copies one piece with one load and one store; gives its bytes.
+///
+/// # Safety
+/// `left` bytes may be read and written, and the piece is aligned.
+#[inline]
+unsafe fn copy_piece(to: *mut u8, from: *const u8, zeros: u32, left: usize) -> usize {
+    let bytes = piece_bytes(zeros, left);
+    // SAFETY: the caller vouches for the bytes and for the alignment of the store. Volatile, so
+    // that it remains one store.
+    unsafe {
+        match bytes {
+            8 => to.cast::<u64>().write_volatile(from.cast::<u64>().read_unaligned()),
+            4 => to.cast::<u32>().write_volatile(from.cast::<u32>().read_unaligned()),
+            2 => to.cast::<u16>().write_volatile(from.cast::<u16>().read_unaligned()),
+            _ => to.write_volatile(from.read()),
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn numbers(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn each_line_of_a_range_is_visited_once(at in 0usize..1 << 40, len in 0usize..3000) {
+            let mut lines = Vec::new();
+            each_line(at, len, |line| lines.push(line));
+            let mut expected: Vec<usize> = (at..at + len).map(|byte| byte / 64 * 64).collect();
+            expected.dedup();
+            prop_assert_eq!(lines, expected);
+        }
+
+        #[test]
+        fn a_copy_is_what_memmove_makes_of_it(
+            to in 0usize..1500, from in 0usize..1500, len in 0usize..1000, past_caches: bool,
+        ) {
+            let mut bytes = numbers(2500);
+            let mut expected = bytes.clone();
+            expected.copy_within(from..from + len, to);
+            let base = bytes.as_mut_ptr();
+            // SAFETY: both ranges are inside of `bytes`.
+            let edges = unsafe { raw_copy(base.add(to), base.add(from), len, past_caches) };
+            raw_fence(FlushKind::None);
+            prop_assert_eq!(bytes, expected);
+            prop_assert!(edges.head + edges.tail <= len);
+            if past_caches && flush::CAN_STORE_PAST_CACHES {
+                prop_assert!(edges.head < 64 && edges.tail < 64);
+            } else {
+                prop_assert_eq!(edges, RawEdges { head: len, tail: 0 });
+            }
+        }
+
+        #[test]
+        fn a_fill_writes_its_bytes_and_no_other(
+            to in 0usize..300, len in 0usize..600, byte: u8, past_caches: bool,
+        ) {
+            let mut bytes = numbers(900);
+            let mut expected = bytes.clone();
+            expected[to..to + len].fill(byte);
+            // SAFETY: the range is inside of `bytes`.
+            unsafe { raw_fill(bytes.as_mut_ptr().add(to), byte, len, past_caches) };
+            raw_fence(FlushKind::None);
+            prop_assert_eq!(bytes, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_multiples_of_eight_is_never_stored_in_smaller_pieces() {
+        for len in (8..64).step_by(8) {
+            assert_eq!(piece_bytes(3, len), 8);
+        }
+    }
+
+    #[test]
+    fn the_end_of_memory_is_the_end_of_a_range() {
+        let mut lines = 0;
+        each_line(usize::MAX - 100, usize::MAX, |_| lines += 1);
+        assert_eq!(lines, 2);
+    }
+
+    #[test]
+    fn pages_that_are_not_mapped_cannot_be_synced() {
+        // SAFETY: no file is mapped there.
+        let error = unsafe { raw_sync(std::ptr::without_provenance(1 << 40), 1) }.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+    }
+}
