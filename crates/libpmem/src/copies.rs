@@ -1,7 +1,7 @@
 //! The C boundary: copying and filling persistent memory.
 //!
 //! A copy flushes what it has written and waits, unless its flags say otherwise. A large one stores
-//! whole lines past the caches, which needs no flush; then only its two edges are flushed.
+//! past the caches, which needs no flush; then only a few bytes at its two ends are flushed.
 
 use crate::calls::{flush_by, pmem_drain};
 use crate::setup::Setup;
