@@ -2,9 +2,9 @@
 //!
 //! A [`NativeMemory`](crate::NativeMemory) checks every range against its pool. A library that C
 //! programs load has no pool to check against: the caller vouches for the range, as for `memcpy`.
-//! Aligned words are never torn: a copy or a fill whose place and length are multiples of 8 consists
-//! of stores of at least 8 bytes. Nothing here waits; what was stored past the caches or flushed is
-//! done after [`raw_fence`].
+//! Aligned words are never torn: a copy or a fill whose place and length are multiples of 8
+//! consists of stores of at least 8 bytes. Nothing here waits; what was stored past the caches or
+//! flushed is done after [`raw_fence`].
 
 use crate::flush::{self, FlushKind};
 use crate::map;
@@ -52,50 +52,53 @@ pub fn raw_fence(kind: FlushKind) {
     flush::fence(kind);
 }
 
-/// Copies `len` bytes, which may overlap; whole lines past the caches if `past_caches`.
+/// Copies `len` bytes, which may overlap; past the caches if `past_caches`, down to aligned pieces of
+/// four bytes.
 ///
 /// # Safety
 /// The bytes at `from` may be read, and those at `to` written.
 pub unsafe fn raw_copy(to: *mut u8, from: *const u8, len: usize, past_caches: bool) -> RawEdges {
+    let past = past_caches && flush::CAN_STORE_PAST_CACHES;
     let (head, middle, tail) = parts(to, len);
     // SAFETY: the caller vouches for both ranges, and the parts are inside. Each piece is loaded
     // before it is stored, and the order keeps what a later piece reads: upwards if the bytes
     // move down, else downwards.
     unsafe {
         if to.addr().wrapping_sub(from.addr()) >= len {
-            copy_up(to, from, head);
+            copy_up(to, from, head, past);
             for at in (head..head + middle).step_by(LINE) {
-                store_line(to.add(at), from.add(at), past_caches);
+                store_line(to.add(at), from.add(at), past);
             }
-            copy_up(to.add(head + middle), from.add(head + middle), tail);
+            copy_up(to.add(head + middle), from.add(head + middle), tail, past);
         } else {
-            copy_down(to.add(head + middle), from.add(head + middle), tail);
+            copy_down(to.add(head + middle), from.add(head + middle), tail, past);
             for at in (head..head + middle).step_by(LINE).rev() {
-                store_line(to.add(at), from.add(at), past_caches);
+                store_line(to.add(at), from.add(at), past);
             }
-            copy_down(to, from, head);
+            copy_down(to, from, head, past);
         }
     }
-    edges(head, middle, tail, past_caches)
+    edges(to, len, past)
 }
 
-/// Fills `len` bytes with `byte`; whole lines past the caches if `past_caches`.
+/// Fills `len` bytes with `byte`; past the caches as [`raw_copy`].
 ///
 /// # Safety
 /// The bytes at `to` may be written.
 pub unsafe fn raw_fill(to: *mut u8, byte: u8, len: usize, past_caches: bool) -> RawEdges {
+    let past = past_caches && flush::CAN_STORE_PAST_CACHES;
     let (head, middle, tail) = parts(to, len);
     let pattern = [byte; LINE];
     // SAFETY: the caller vouches for the range, and the parts are inside; an edge is shorter than a
     // line.
     unsafe {
-        copy_up(to, pattern.as_ptr(), head);
+        copy_up(to, pattern.as_ptr(), head, past);
         for at in (head..head + middle).step_by(LINE) {
-            store_line(to.add(at), pattern.as_ptr(), past_caches);
+            store_line(to.add(at), pattern.as_ptr(), past);
         }
-        copy_up(to.add(head + middle), pattern.as_ptr(), tail);
+        copy_up(to.add(head + middle), pattern.as_ptr(), tail, past);
     }
-    edges(head, middle, tail, past_caches)
+    edges(to, len, past)
 }
 
 /// Writes the pages that hold `len` bytes from `at` to the disk.
@@ -121,21 +124,21 @@ fn parts(to: *mut u8, len: usize) -> (usize, usize, usize) {
     (head, len - head - tail, tail)
 }
 
-fn edges(head: usize, middle: usize, tail: usize, past_caches: bool) -> RawEdges {
-    if past_caches && flush::CAN_STORE_PAST_CACHES {
-        RawEdges { head, tail }
-    } else {
-        RawEdges { head: head + middle + tail, tail: 0 }
+fn edges(to: *mut u8, len: usize, past: bool) -> RawEdges {
+    if !past {
+        return RawEdges { head: len, tail: 0 };
     }
+    let head = (to.addr().wrapping_neg() % 4).min(len);
+    RawEdges { head, tail: (to.addr().wrapping_add(len) % 4).min(len - head) }
 }
 
 /// # Safety
 /// `to` is the start of a line that may be written, and the line's bytes at `from` may be read.
 #[inline]
-unsafe fn store_line(to: *mut u8, from: *const u8, past_caches: bool) {
+unsafe fn store_line(to: *mut u8, from: *const u8, past: bool) {
     // SAFETY: the caller vouches for both.
     unsafe {
-        if past_caches {
+        if past {
             flush::store_line_past_caches(to, from);
         } else {
             flush::store_line(to, from);
@@ -147,14 +150,15 @@ unsafe fn store_line(to: *mut u8, from: *const u8, past_caches: bool) {
 ///
 /// # Safety
 /// The bytes may be read and written.
-unsafe fn copy_up(to: *mut u8, from: *const u8, len: usize) {
+unsafe fn copy_up(to: *mut u8, from: *const u8, len: usize, past: bool) {
     let mut done = 0;
     while done < len {
         // SAFETY: the piece is inside of what the caller vouches for.
         unsafe {
             let to = to.add(done);
-            let zeros = to.addr().trailing_zeros();
-            done += copy_piece(to, from.add(done), zeros, len - done);
+            let bytes = piece_bytes(to.addr().trailing_zeros(), len - done);
+            copy_piece(to, from.add(done), bytes, past);
+            done += bytes;
         }
     }
 }
@@ -163,7 +167,7 @@ unsafe fn copy_up(to: *mut u8, from: *const u8, len: usize) {
 ///
 /// # Safety
 /// As there.
-unsafe fn copy_down(to: *mut u8, from: *const u8, len: usize) {
+unsafe fn copy_down(to: *mut u8, from: *const u8, len: usize, past: bool) {
     let mut left = len;
     while left > 0 {
         let zeros = to.addr().wrapping_add(left).trailing_zeros();
@@ -171,7 +175,7 @@ unsafe fn copy_down(to: *mut u8, from: *const u8, len: usize) {
         left -= bytes;
         // SAFETY: the piece is inside of what the caller vouches for, and ends where the address is
         // a multiple of its size.
-        unsafe { copy_piece(to.add(left), from.add(left), zeros, bytes) };
+        unsafe { copy_piece(to.add(left), from.add(left), bytes, past) };
     }
 }
 
@@ -186,24 +190,36 @@ fn piece_bytes(zeros: u32, left: usize) -> usize {
     }
 }
 
-/// Copies one piece with one load and one store; gives its bytes.
+/// Copies one piece with one load and one store.
 ///
 /// # Safety
-/// `left` bytes may be read and written, and the piece is aligned.
+/// It may be read and written, and `to` is aligned to its size: 1, 2, 4 or 8.
 #[inline]
-unsafe fn copy_piece(to: *mut u8, from: *const u8, zeros: u32, left: usize) -> usize {
-    let bytes = piece_bytes(zeros, left);
+unsafe fn copy_piece(to: *mut u8, from: *const u8, bytes: usize, past: bool) {
     // SAFETY: the caller vouches for the bytes and for the alignment of the store. Volatile, so
     // that it remains one store.
     unsafe {
         match bytes {
-            8 => to.cast::<u64>().write_volatile(from.cast::<u64>().read_unaligned()),
-            4 => to.cast::<u32>().write_volatile(from.cast::<u32>().read_unaligned()),
+            8 => {
+                let word = from.cast::<u64>().read_unaligned();
+                if past {
+                    flush::store_past_caches(to.cast(), word);
+                } else {
+                    to.cast::<u64>().write_volatile(word);
+                }
+            }
+            4 => {
+                let half = from.cast::<u32>().read_unaligned();
+                if past {
+                    flush::store_half_past_caches(to.cast(), half);
+                } else {
+                    to.cast::<u32>().write_volatile(half);
+                }
+            }
             2 => to.cast::<u16>().write_volatile(from.cast::<u16>().read_unaligned()),
             _ => to.write_volatile(from.read()),
         }
     }
-    bytes
 }
 
 #[cfg(test)]
@@ -239,7 +255,7 @@ mod tests {
             prop_assert_eq!(bytes, expected);
             prop_assert!(edges.head + edges.tail <= len);
             if past_caches && flush::CAN_STORE_PAST_CACHES {
-                prop_assert!(edges.head < 64 && edges.tail < 64);
+                prop_assert!(edges.head < 4 && edges.tail < 4);
             } else {
                 prop_assert_eq!(edges, RawEdges { head: len, tail: 0 });
             }

@@ -4,10 +4,12 @@
 //! compiler knows. It prints each problem with its place and exits with 1 if there is one.
 //! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run. `package`
 //! packages the crates that are published, in order, and looks for what they lack. `docs` runs the
-//! commands that the pages show, and compares the output.
+//! commands that the pages show, and compares the output. `c-libraries` makes the shared objects that
+//! C programs load.
 
 #![forbid(unsafe_code)]
 
+mod clib;
 mod docs;
 mod package;
 mod sanitize;
@@ -18,10 +20,11 @@ mod workspace;
 
 use anyhow::{Result, bail};
 use sanitize::Tool;
+use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo run -p seawall-xtask -- tidy | docs | package | sanitize address|thread|miri";
+const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
+                     tidy | docs | package | sanitize address|thread|miri | c-libraries DIR";
 
 fn main() -> ExitCode {
     match chore() {
@@ -39,6 +42,10 @@ fn chore() -> Result<ExitCode> {
     match arguments[..] {
         ["tidy"] => tidy(),
         ["docs"] => Ok(if docs::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
+        ["c-libraries", folder] => {
+            clib::run(Path::new(folder))?;
+            Ok(ExitCode::SUCCESS)
+        }
         ["package"] => Ok(if package::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
         ["sanitize", name] => match Tool::of_name(name) {
             Some(tool) => {

@@ -22,6 +22,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workloads", &["memory", "runtime", "collections"]),
     ("report", &["native", "runtime"]),
     ("cc", &[]),
+    ("clib", &[]),
+    ("libpmem", &["native"]),
     ("program", &["cc", "memory", "fiber", "sim", "explore"]),
     (
         "lab",
@@ -42,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["lab", "report", "cc", "program"]),
     ("libpmemobj", &["memory", "native", "runtime"]),
     ("xtask", &[]),
+    ("xtask", &["clib"]),
     ("compare", &["memory", "native", "runtime", "collections"]),
     ("fuzz", &["testkit"]),
 ];

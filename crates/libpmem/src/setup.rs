@@ -1,0 +1,167 @@
+//! What the environment and the machine say, read once: the flush, the domain, the ways to copy.
+//!
+//! The variables of seawall decide first, then those of libpmem. A value that cannot be is said
+//! once on standard error, and `pmem_map_file` fails with it; all other calls go on as if it were
+//! not set, since they have no way to fail, and so flush.
+
+use seawall_native::{Cpu, DOMAIN_VARIABLE, Domain, FLUSH_VARIABLE, Flush, FlushKind};
+use std::sync::OnceLock;
+
+/// Bytes from which whole lines are stored past the caches, where nothing else is asked for.
+const PAST_CACHES_BYTES: usize = 256;
+
+/// How this process flushes and copies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Setup {
+    /// The instruction of `pmem_flush`.
+    pub(crate) flush: FlushKind,
+    /// The instruction of `pmem_deep_flush`, and the one that a fence is for.
+    pub(crate) deep: FlushKind,
+    /// Flushes are `msync`.
+    pub(crate) by_page: bool,
+    /// Bytes from which a copy goes past the caches; `None` for never.
+    pub(crate) past_caches_from: Option<usize>,
+    /// A variable that asks for what cannot be.
+    pub(crate) fault: Option<String>,
+}
+
+impl Setup {
+    /// That of this process.
+    #[inline]
+    pub(crate) fn of_process() -> &'static Setup {
+        static SETUP: OnceLock<Setup> = OnceLock::new();
+        SETUP.get_or_init(|| {
+            let caches_persist = seawall_native::caches_persist_here();
+            let setup = Setup::choose(variable, &Cpu::detect(), caches_persist);
+            if let Some(fault) = &setup.fault {
+                crate::system::say(fault);
+            }
+            setup
+        })
+    }
+
+    fn choose(variable: impl Fn(&str) -> Option<String>, cpu: &Cpu, caches_persist: bool) -> Setup {
+        let is_set = |name: &str| variable(name).as_deref() == Some("1");
+        let mut cpu = *cpu;
+        cpu.clwb &= !is_set("PMEM_NO_CLWB");
+        cpu.clflushopt &= !is_set("PMEM_NO_CLFLUSHOPT");
+        let mut fault = None;
+        let chosen = Flush::choose(variable(FLUSH_VARIABLE).as_deref(), &cpu);
+        let chosen = chosen.or_else(|error| {
+            fault = Some(error.to_string());
+            Flush::choose(None, &cpu)
+        });
+        let deep = chosen.map_or(FlushKind::None, |flush| flush.kind);
+        let asked = variable(DOMAIN_VARIABLE).filter(|name| !name.is_empty());
+        let asked = asked.and_then(|name| {
+            let domain = Domain::parse(&name, DOMAIN_VARIABLE);
+            domain.map_err(|error| fault = Some(error.to_string())).ok()
+        });
+        let domain = asked.unwrap_or(match variable("PMEM_NO_FLUSH").as_deref() {
+            Some("1") => Domain::None,
+            Some("0") => Domain::Line,
+            _ if caches_persist => Domain::None,
+            _ => Domain::Line,
+        });
+        let flush = if domain == Domain::Line { deep } else { FlushKind::None };
+        let by_page = domain == Domain::Page;
+        let from = variable("PMEM_MOVNT_THRESHOLD").and_then(|value| value.trim().parse().ok());
+        let never = is_set("PMEM_NO_MOVNT") || by_page;
+        let past_caches_from = (!never).then_some(from.unwrap_or(PAST_CACHES_BYTES));
+        Setup { flush, deep, by_page, past_caches_from, fault }
+    }
+}
+
+/// What `PMEM_IS_PMEM_FORCE` said when it was first asked for.
+pub(crate) fn forced() -> Option<bool> {
+    static FORCED: OnceLock<Option<bool>> = OnceLock::new();
+    *FORCED.get_or_init(|| match variable("PMEM_IS_PMEM_FORCE")?.trim() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    })
+}
+
+/// The address near which files are to be mapped, by `PMEM_MMAP_HINT`.
+pub(crate) fn hint() -> Option<usize> {
+    let value = variable("PMEM_MMAP_HINT")?;
+    usize::from_str_radix(value.trim().trim_start_matches("0x"), 16).ok()
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPU: Cpu =
+        Cpu { clwb: true, clflushopt: true, clflush: true, movdir64b: false, cvap: false };
+
+    fn setup(variables: &[(&str, &str)], caches_persist: bool) -> Setup {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Setup::choose(value, &CPU, caches_persist)
+    }
+
+    #[test]
+    fn nothing_set_flushes_by_the_best_instruction() {
+        let plain = setup(&[], false);
+        assert_eq!((plain.flush, plain.deep, plain.by_page), (FlushKind::Clwb, plain.flush, false));
+        assert_eq!(plain.past_caches_from, Some(256));
+        assert_eq!(plain.fault, None);
+    }
+
+    #[test]
+    fn instructions_that_are_forbidden_are_not_used() {
+        let kind = |variables: &[(&str, &str)]| setup(variables, false).flush;
+        assert_eq!(kind(&[("PMEM_NO_CLWB", "1")]), FlushKind::Clflushopt);
+        assert_eq!(kind(&[("PMEM_NO_CLWB", "0")]), FlushKind::Clwb);
+        let both = [("PMEM_NO_CLWB", "1"), ("PMEM_NO_CLFLUSHOPT", "1")];
+        assert_eq!(kind(&both), FlushKind::Clflush);
+        assert_eq!(kind(&[("SEAWALL_FLUSH", "clflush")]), FlushKind::Clflush);
+    }
+
+    #[test]
+    fn caches_that_persist_are_not_flushed_unless_asked_and_deep_flushes_always_are() {
+        let none = (FlushKind::None, FlushKind::Clwb);
+        let flushes = |variables: &[(&str, &str)], caches_persist| {
+            let setup = setup(variables, caches_persist);
+            (setup.flush, setup.deep)
+        };
+        assert_eq!(flushes(&[], true), none);
+        assert_eq!(flushes(&[("PMEM_NO_FLUSH", "0")], true).0, FlushKind::Clwb);
+        assert_eq!(flushes(&[("PMEM_NO_FLUSH", "1")], false), none);
+        assert_eq!(flushes(&[("SEAWALL_DOMAIN", "none")], false), none);
+        let ours = [("SEAWALL_DOMAIN", "line"), ("PMEM_NO_FLUSH", "1")];
+        assert_eq!(flushes(&ours, true).0, FlushKind::Clwb);
+    }
+
+    #[test]
+    fn pages_are_written_by_msync_and_never_past_the_caches() {
+        let pages = setup(&[("SEAWALL_DOMAIN", "page")], false);
+        assert_eq!((pages.flush, pages.by_page), (FlushKind::None, true));
+        assert_eq!(pages.past_caches_from, None);
+    }
+
+    #[test]
+    fn the_bounds_of_copies_past_the_caches_are_read() {
+        let from = |variables: &[(&str, &str)]| setup(variables, false).past_caches_from;
+        assert_eq!(from(&[("PMEM_MOVNT_THRESHOLD", "0")]), Some(0));
+        assert_eq!(from(&[("PMEM_MOVNT_THRESHOLD", "-1")]), Some(256));
+        assert_eq!(from(&[("PMEM_MOVNT_THRESHOLD", "0"), ("PMEM_NO_MOVNT", "1")]), None);
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_is_a_fault_and_flushes_are_made() {
+        for name in ["SEAWALL_DOMAIN", "SEAWALL_FLUSH"] {
+            let wrong = setup(&[(name, "disk")], false);
+            assert!(wrong.fault.as_ref().unwrap().contains(name), "{wrong:?}");
+            assert_eq!(wrong.flush, FlushKind::Clwb);
+        }
+        assert_eq!(setup(&[("SEAWALL_DOMAIN", ""), ("SEAWALL_FLUSH", "")], false).fault, None);
+    }
+}

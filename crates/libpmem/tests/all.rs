@@ -1,0 +1,9 @@
+//! Programs in C, compiled against Debian's `libpmem.h` and linked with `-lpmem`, run on Debian's
+//! library and on ours; they must print the same.
+
+mod copies;
+mod files;
+mod messages;
+mod steps;
+mod support;
+mod symbols;
