@@ -8,15 +8,18 @@
 //! arguments.
 //!
 //! [`LIBRARIES`] is the table of the libraries that seawall replaces. [`SharedLibrary::link`] makes
-//! one; [`built_beside_this_test`] finds the static library that cargo has built for a test.
+//! one; [`built_beside_this_test`] finds the static library that cargo has built for a test, and a
+//! [`Trial`] runs a program on it and on that of the system.
 
 #![forbid(unsafe_code)]
 
 mod exports;
 mod table;
+mod trial;
 
 pub use exports::{ExportedSymbol, exports};
 pub use table::{LIBRARIES, LibraryEntry};
+pub use trial::{Trial, TrialProgram, Whose, told};
 
 use std::ffi::OsString;
 use std::fmt::Write;

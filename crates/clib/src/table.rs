@@ -18,14 +18,24 @@ pub struct LibraryEntry {
 }
 
 /// All of them.
-pub const LIBRARIES: &[LibraryEntry] = &[LibraryEntry {
-    name: "pmem",
-    package: "seawall-libpmem",
-    soname: "libpmem.so.1",
-    version: "LIBPMEM_1.0",
-    symbols: "crates/libpmem/symbols.txt",
-    sources: &[],
-}];
+pub const LIBRARIES: &[LibraryEntry] = &[
+    LibraryEntry {
+        name: "pmem",
+        package: "seawall-libpmem",
+        soname: "libpmem.so.1",
+        version: "LIBPMEM_1.0",
+        symbols: "crates/libpmem/symbols.txt",
+        sources: &[],
+    },
+    LibraryEntry {
+        name: "pmemobj",
+        package: "seawall-libpmemobj",
+        soname: "libpmemobj.so.1",
+        version: "LIBPMEMOBJ_1.0",
+        symbols: "crates/libpmemobj/symbols.txt",
+        sources: &["crates/libpmemobj/src/shim.c"],
+    },
+];
 
 impl LibraryEntry {
     /// The file name of the static library that cargo makes.

@@ -1,0 +1,8 @@
+//! Programs in C, compiled against Debian's `libpmemobj.h`, run on Debian's library and on ours:
+//! they must print the same, and find the same after a kill.
+
+mod kills;
+mod oracle;
+mod overwrites;
+mod support;
+mod symbols;
