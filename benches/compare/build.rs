@@ -3,14 +3,9 @@
 use std::env;
 use std::path::PathBuf;
 
-const SOURCES: [&str; 6] = [
-    "pmdk/pool.c",
-    "pmdk/map.c",
-    "pmdk/hash_tx.c",
-    "pmdk/hash_rp.c",
-    "pmdk/btree.c",
-    "pmdk/defrag.c",
-];
+const SOURCES: [&str; 6] =
+    ["pmdk/pool.c", "pmdk/map.c", "pmdk/hash_tx.c", "pmdk/hash_rp.c", "pmdk/btree.c", DEFRAG];
+const DEFRAG: &str = "pmdk/defrag.c";
 const COUNTING: &str = "pmdk/counting.c";
 
 fn main() {
@@ -29,6 +24,25 @@ fn main() {
     });
     println!("cargo:rustc-env=LIBPMEMOBJ_VERSION={}", library.version);
     build_counting();
+    build_program("CALLS_PROGRAM", "calls", &["pmdk/calls.c"]);
+    let maps = ["pmdk/maps.c"].into_iter().chain(SOURCES.into_iter().filter(|it| *it != DEFRAG));
+    build_program("MAPS_PROGRAM", "maps", &maps.collect::<Vec<_>>());
+}
+
+/// A program that runs with either library.
+fn build_program(variable: &str, name: &str, sources: &[&str]) {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let program = out.join(name);
+    let status = cc::Build::new()
+        .get_compiler()
+        .to_command()
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wno-clobbered", "-fPIE"])
+        .args(sources)
+        .args(["-lpmemobj", "-lpthread", "-ldl", "-o"])
+        .arg(&program)
+        .status();
+    assert!(status.is_ok_and(|status| status.success()), "cannot build {name}");
+    println!("cargo:rustc-env={variable}={}", program.display());
 }
 
 fn build_counting() {

@@ -13,6 +13,7 @@ mod host;
 mod keys;
 mod ours;
 mod pmdk;
+mod replacement;
 mod report;
 mod rounds;
 mod targets;
@@ -67,6 +68,9 @@ struct Args {
     #[arg(long, value_name = "OBJECTS", num_args = 0..=1, default_missing_value = "50000",
         value_parser = clap::value_parser!(u64).range(100..=fragmentation::OBJECTS_MAX))]
     fragmentation: Option<u64>,
+    /// Measures programs of libpmemobj on Debian's library and on ours instead
+    #[arg(long)]
+    replacement: bool,
     #[arg(long, hide = true)]
     count: bool,
     #[arg(long, hide = true, requires = "pool")]
@@ -106,6 +110,9 @@ fn run(args: &Args) -> Result<()> {
     })?;
     if let Some(objects) = args.fragmentation {
         return fragment(args, objects, folder.path());
+    }
+    if args.replacement {
+        return replace(args, folder.path());
     }
     if args.count {
         return count(args, &kinds, folder.path());
@@ -186,6 +193,19 @@ fn compare(args: &Args, kinds: &[&'static Kind], folder: &Path) -> Result<()> {
     let comparisons = targets::comparisons(&all);
     println!("{}\n{}", report::table(&all), report::ratios(&comparisons));
     finish(json, &host, report::records(&all), &comparisons)
+}
+
+fn replace(args: &Args, folder: &Path) -> Result<()> {
+    let json = args.json.as_deref().map(JsonFile::create).transpose()?;
+    let host = host::Host::of(folder)?;
+    host.lines().iter().for_each(|line| println!("{line}"));
+    println!(
+        "medians of {} rounds in turns, each a process; {} calls, {} keys\n",
+        args.rounds, args.ops, args.keys
+    );
+    let all = replacement::run(folder, args.ops, args.keys as u64, args.rounds)?;
+    println!("{}", all.table());
+    finish(json, &host, all.records(), &[])
 }
 
 fn fragment(args: &Args, objects: u64, folder: &Path) -> Result<()> {

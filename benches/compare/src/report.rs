@@ -103,7 +103,7 @@ fn tenths(value: f64) -> String {
     format!("{value:.1}")
 }
 
-fn hundredths(value: f64) -> String {
+pub(crate) fn hundredths(value: f64) -> String {
     format!("{value:.2}")
 }
 

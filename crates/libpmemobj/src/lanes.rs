@@ -190,8 +190,8 @@ impl LaneGuard {
         unsafe { &mut *place }.get_or_insert_with(|| self.lanes.join(self.number))
     }
 
-    /// Does `action`. If there is no room for it, lets the other lanes return their free space, those
-    /// in use when they are released, and tries again for a while.
+    /// Does `action`. If there is no room for it, lets the other lanes return their free space,
+    /// those in use when they are released, and tries again for a while.
     pub(crate) fn with_room<T>(
         &mut self,
         mut action: impl FnMut(&mut LaneSession) -> Result<T, TxError>,

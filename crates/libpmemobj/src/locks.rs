@@ -21,6 +21,7 @@ const _: () = assert!(size_of::<pthread_rwlock_t>() + 8 <= LOCK_BYTES);
 const _: () = assert!(size_of::<pthread_cond_t>() + 8 <= LOCK_BYTES);
 
 /// Calls `make` if no thread has in this run, or the last one gave false; gives whether it is made.
+#[inline(never)]
 pub(crate) fn once_in_run(
     pool: &ObjectPool,
     word: &AtomicU64,
@@ -44,6 +45,7 @@ pub(crate) fn once_in_run(
 }
 
 /// The POSIX lock in the one at `lock`, made in this run by `init`.
+#[inline]
 fn inside<T>(
     pop: Pop,
     lock: *mut c_void,
@@ -53,6 +55,7 @@ fn inside<T>(
     inside_of(pool, lock, init)
 }
 
+#[inline]
 fn inside_of<T>(
     pool: &ObjectPool,
     lock: *mut c_void,
@@ -64,6 +67,9 @@ fn inside_of<T>(
     // SAFETY: the program vouches for the lock: 64 bytes that are used by these calls only.
     let (run, inner) =
         unsafe { (AtomicU64::from_ptr(lock.cast()), lock.cast::<u8>().add(8).cast::<T>()) };
+    if run.load(Acquire) == pool.run {
+        return Ok(inner);
+    }
     // SAFETY: one thread makes it, and nobody uses it before.
     let is_made = once_in_run(pool, run, || unsafe { init(inner) == 0 });
     if is_made { Ok(inner) } else { Err(libc::EINVAL) }

@@ -6,14 +6,20 @@ use crate::pool::{ObjectPool, root_words};
 use crate::registry::by_pop;
 use crate::types::{Constructor, Oid, Pop};
 use libc::c_void;
-use seawall_memory::{Addr, MemoryExt};
+use seawall_memory::Addr;
 use std::ptr::null_mut;
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Acquire;
 
 /// The offset of the root object, and the bytes that it was asked for with.
 fn now(pool: &ObjectPool) -> (u64, u64) {
-    let (memory, root) = (pool.reader(), pool.heap.root());
-    let word = |word| memory.load::<u64>(root_words::at(root, word));
+    let root = pool.heap.root();
+    let word = |word| {
+        let place = pool.place(root_words::at(root, word)).cast();
+        // SAFETY: the heap has the words, which only atomics access while it is open.
+        unsafe { AtomicU64::from_ptr(place) }.load(Acquire)
+    };
     let bytes = word(root_words::ROOT_BYTES);
     (word(root_words::ROOT), bytes)
 }

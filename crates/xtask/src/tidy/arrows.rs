@@ -43,9 +43,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("cli", &["lab", "report", "cc", "program"]),
     ("libpmemobj", &["memory", "native", "runtime"]),
-    ("xtask", &[]),
     ("xtask", &["clib"]),
-    ("compare", &["memory", "native", "runtime", "collections"]),
+    ("xtask", &["clib"]),
+    ("compare", &["clib", "memory", "native", "runtime", "collections"]),
     ("fuzz", &["testkit"]),
 ];
 
