@@ -4,6 +4,7 @@
 mod copies;
 mod files;
 mod messages;
+mod objects;
 mod steps;
 mod support;
 mod symbols;
