@@ -8,3 +8,4 @@ mod objects;
 mod steps;
 mod support;
 mod symbols;
+mod valgrind;

@@ -81,6 +81,10 @@ impl Program {
         Some(Program { folder, path })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A command that runs it on that library in a clean environment.
     pub(crate) fn command(&self, whose: Whose) -> Command {
         let mut command = Command::new(&self.path);
