@@ -8,7 +8,7 @@ use crate::message::{self, CallError};
 use crate::ranges::{mapped, mapped_mut};
 use crate::setup::{Setup, forced, hint};
 use crate::system;
-use seawall_native::{FlushKind, raw_fence, raw_flush, raw_sync};
+use seawall_native::{FlushKind, page_bytes, raw_fence, raw_flush, raw_sync};
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,7 @@ fn guarded<T>(failed: T, call: impl FnOnce() -> Result<T, CallError>) -> T {
 
 /// The addresses of the pages that hold these bytes, as far as there are addresses.
 fn pages_of(addr: *const c_void, len: usize) -> Range<usize> {
-    let page = rustix::param::page_size();
+    let page = page_bytes() as usize;
     let end = addr.addr().saturating_add(len);
     addr.addr() / page * page..end.checked_next_multiple_of(page).unwrap_or(usize::MAX)
 }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn the_pages_of_a_range_are_whole() {
         let at = std::ptr::without_provenance;
-        let page = rustix::param::page_size();
+        let page = page_bytes() as usize;
         assert_eq!(pages_of(at(page + 5), 1), page..2 * page);
         assert_eq!(pages_of(at(page), page), page..2 * page);
         assert_eq!(pages_of(at(page), usize::MAX).end, usize::MAX);

@@ -172,6 +172,19 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_is_too_small_leaves_a_file_as_long_as_it_was() {
+        for folder in [std::env::temp_dir(), "/dev/shm".into()] {
+            let Ok(folder) = tempfile::tempdir_in(folder) else { continue };
+            let path = folder.path().join("a");
+            std::fs::write(&path, "precious").unwrap();
+            let wanted = Wanted { path: &path, bytes: 1 << 50, flags: CREATE, mode: 0o600 };
+            let error = wanted.open(|_| Ok(())).unwrap_err();
+            assert!([libc::ENOSPC, libc::EFBIG].contains(&error.number), "{error:?}");
+            assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        }
+    }
+
+    #[test]
     fn an_ordinary_device_is_no_dax_device() {
         let status = std::fs::metadata("/dev/null").unwrap();
         assert!(!is_dax(status.rdev()));

@@ -4,6 +4,8 @@
 mod copies;
 mod files;
 mod messages;
+mod objects;
 mod steps;
 mod support;
 mod symbols;
+mod valgrind;

@@ -47,6 +47,11 @@ impl Program {
     /// Compiles `tests/c/<name>.c`; `None`, which is said, where a compiler or Debian's library is
     /// missing.
     pub(crate) fn compile(test: &str, name: &str) -> Option<Program> {
+        Program::compile_with(test, name, &["pmem"])
+    }
+
+    /// The same with several libraries of PMDK.
+    pub(crate) fn compile_with(test: &str, name: &str, libraries: &[&str]) -> Option<Program> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
         let skip = |why: &str| {
             println!("{test}: skipped, because {why}");
@@ -54,24 +59,30 @@ impl Program {
         };
         let folder = tempfile::tempdir().unwrap();
         let probe = folder.path().join("probe.c");
-        fs::write(&probe, "#include <libpmem.h>\nint main(void) { pmem_drain(); return 0; }\n")
-            .unwrap();
+        let headers = libraries.iter().map(|library| format!("#include <lib{library}.h>\n"));
+        fs::write(&probe, headers.collect::<String>() + "int main(void) { return 0; }\n").unwrap();
         let path = folder.path().join(name);
         let compile = |source: &Path| {
             let mut command = Command::new(compiler());
             command.args(["-O1", "-Wall", "-Werror", "-pthread", "-o"]).arg(&path).arg(source);
-            command.arg("-lpmem").output()
+            command.args(libraries.iter().map(|library| format!("-l{library}"))).output()
         };
         match compile(&probe) {
             Err(error) => return skip(&format!("there is no C compiler: {error}")),
             Ok(done) if !done.status.success() => {
-                return skip("there is no libpmem here (Debian: apt install libpmem-dev)");
+                let packages = libraries.iter().map(|library| format!(" lib{library}-dev"));
+                let packages = packages.collect::<String>();
+                return skip(&format!("a library is missing (Debian: apt install{packages})"));
             }
             Ok(_) => {}
         }
         let done = compile(&source).unwrap();
         assert!(done.status.success(), "{name}.c: {}", String::from_utf8_lossy(&done.stderr));
         Some(Program { folder, path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A command that runs it on that library in a clean environment.

@@ -51,6 +51,7 @@ pub use doctor::Doctor;
 pub use domain::{DOMAIN_VARIABLE, Domain, DomainError, Durability, caches_persist_here};
 pub use error::PoolError;
 pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
+pub use map::page_bytes;
 pub use memory::{Counters, NativeMemory};
 pub use pool::{Needs, POOL_BYTES_MIN, Pool, PoolOptions};
 pub use raw::{RawEdges, raw_copy, raw_fence, raw_fill, raw_flush, raw_sync};

@@ -191,9 +191,12 @@ unsafe fn populate(_: *mut u8, _: u64) -> Result<(), ()> {
     Ok(())
 }
 
-/// Bytes in a page.
-pub(crate) fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
+/// Bytes in a page. The C library is asked, as rustix looks for the vDSO, which is not there under
+/// Valgrind.
+pub fn page_bytes() -> u64 {
+    // SAFETY: it reads a number that the system has given to the process.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    bytes.try_into().unwrap_or(4096)
 }
 
 /// Gives the bytes of `file` from `from` to `bytes` real space on the disk, changing no byte that

@@ -52,8 +52,8 @@ pub fn raw_fence(kind: FlushKind) {
     flush::fence(kind);
 }
 
-/// Copies `len` bytes, which may overlap; past the caches if `past_caches`, down to aligned pieces of
-/// four bytes.
+/// Copies `len` bytes, which may overlap; past the caches if `past_caches`, down to aligned pieces
+/// of four bytes.
 ///
 /// # Safety
 /// The bytes at `from` may be read, and those at `to` written.

@@ -4,8 +4,8 @@
 //! compiler knows. It prints each problem with its place and exits with 1 if there is one.
 //! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run. `package`
 //! packages the crates that are published, in order, and looks for what they lack. `docs` runs the
-//! commands that the pages show, and compares the output. `c-libraries` makes the shared objects that
-//! C programs load.
+//! commands that the pages show, and compares the output. `c-libraries` makes the shared objects
+//! that C programs load.
 
 #![forbid(unsafe_code)]
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static char page[4096] __attribute__((aligned(4096)));
+
 static void *fail(void *path)
 {
 	char kept[9000];
@@ -17,8 +19,8 @@ static void *fail(void *path)
 			return "the message does not name the path";
 	}
 	snprintf(kept, sizeof(kept), "%s", pmem_errormsg());
-	if (pmem_msync(&kept, 1) != 0)
-		return "a stack cannot be synced";
+	if (pmem_msync(page, 1) != 0)
+		return "memory of the program cannot be synced";
 	return strcmp(kept, pmem_errormsg()) ? "a success changes the message" : NULL;
 }
 
