@@ -49,7 +49,8 @@ pub extern "C" fn pmem_check_version(major: c_uint, minor: c_uint) -> *const c_c
     }
     let text =
         format!("the program needs libpmem {major}.{minor}; this is libpmem {MAJOR}.{MINOR}");
-    guarded(message::kept(), || Err(CallError::new(libc::EINVAL, text)))
+    message::keep(&text);
+    message::kept()
 }
 
 /// The message of the last error of this thread.

@@ -9,6 +9,8 @@
 //! these have unsafe code. No panic leaves a call: those that could have one catch it, the others
 //! have nothing that panics.
 
+#![cfg(target_os = "linux")]
+
 pub mod calls;
 pub mod copies;
 mod files;
