@@ -12,6 +12,7 @@ mod hostile;
 mod in_place;
 mod misuse;
 mod pairs;
+mod reservations;
 mod steps;
 mod threads;
 mod together;

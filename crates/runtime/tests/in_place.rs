@@ -9,7 +9,9 @@ use seawall_explore::{
     CrashPoint, Model, Reached, Schedule, Schedules, Search, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use seawall_runtime::{Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, TxError};
+use seawall_runtime::{
+    Heap, HeapError, HeapFlaw, HeapOptions, Logging, Reservations, Session, Tx, TxError,
+};
 use seawall_testkit::script::{NAME, options};
 
 /// Bytes of the root: a link, and words.
@@ -41,6 +43,22 @@ enum Step {
     Dropped(Logging),
     AllocInto,
     FreeFrom,
+    /// A transaction that replaces the object by a reserved one of so many bytes, which the program
+    /// has filled and flushed, if it `flushes`, ..
+    Publish {
+        kind: Logging,
+        bytes: u64,
+        flushes: bool,
+    },
+    /// .. or one that fails after that, ..
+    Unpublish(Logging),
+    /// .. a reservation that is cancelled, ..
+    Cancel,
+    /// .. and one that replaces it by an object that the commit flushes if it is named.
+    Bare {
+        kind: Logging,
+        names: bool,
+    },
     /// Truncates the logs.
     Retire,
     /// Plain stores, persisted: of a word of the root, ..
@@ -77,9 +95,13 @@ fn operations() -> Vec<Step> {
             Step::Begin(kind),
             Step::Held(kind),
             Step::Dropped(kind),
+            Step::Publish { kind, bytes: 40, flushes: true },
+            Step::Publish { kind, bytes: 70_000, flushes: true },
+            Step::Unpublish(kind),
+            Step::Bare { kind, names: true },
         ]
     };
-    let alone = [Step::AllocInto, Step::FreeFrom];
+    let alone = [Step::AllocInto, Step::FreeFrom, Step::Cancel];
     BOTH.into_iter().flat_map(of).chain(alone).collect()
 }
 
@@ -99,6 +121,26 @@ impl steps::Step for Step {
                 session.alloc_into(root, 40, &[9; 40])?;
             }
             Step::FreeFrom => session.free_from(root)?,
+            Step::Cancel => {
+                session.share(&Reservations::default());
+                let at = session.reserve(40)?;
+                memory.write(at, &[8; 40]);
+                session.cancel(at)?;
+                assert_eq!(session.cancel(at), Err(TxError::NoObject { at }));
+            }
+            Step::Publish { kind, bytes, flushes } => {
+                let at = reserved(session, bytes, flushes)?;
+                session.transaction_with(kind, |tx| publish(tx, at))?;
+            }
+            Step::Unpublish(kind) => {
+                let at = reserved(session, 40, true)?;
+                let outcome = session.transaction_with(kind, |tx| {
+                    publish(tx, at)?;
+                    assert_eq!(tx.publish(at), Err(TxError::NoObject { at }));
+                    Err::<(), TxError>(TxError::Types)
+                });
+                assert_eq!(outcome, Err(TxError::Types));
+            }
             Step::Retire => session.retire(),
             Step::Begin(kind) => {
                 let begun = session.begin(kind, |tx| tx.store(root.plus(8), 6u64));
@@ -160,12 +202,12 @@ impl Step {
     fn kind(self) -> Logging {
         match self {
             Step::Store(kind) | Step::Write(kind) | Step::Replace(kind, _) => kind,
-            Step::Free(kind) | Step::Nested(kind, _) => kind,
+            Step::Free(kind) | Step::Nested(kind, _) | Step::Bare { kind, .. } => kind,
             other => unreachable!("{other:?}"),
         }
     }
 
-    fn body<M: Memory>(self, tx: &mut seawall_runtime::Tx<'_, '_, M>) -> Result<(), TxError> {
+    fn body<M: Memory>(self, tx: &mut Tx<'_, '_, M>) -> Result<(), TxError> {
         let root = tx.heap().root();
         let object: Addr = tx.load(root);
         match self {
@@ -179,6 +221,14 @@ impl Step {
                 tx.fill(new, &[7; 40])?;
                 tx.store(root, new)?;
                 if object.is_null() { Ok(()) } else { tx.free(object) }
+            }
+            Step::Bare { names, .. } => {
+                let new = tx.alloc_bare(200)?;
+                tx.memory().write(new, &[7; 200]);
+                if names {
+                    tx.flush_at_commit(new, 200);
+                }
+                link(tx, new)
             }
             Step::Free(_) => {
                 tx.store(root, Addr::NULL)?;
@@ -199,10 +249,39 @@ impl Step {
 }
 
 /// Everything that a transaction can do, in one.
-fn all<M: Memory>(tx: &mut seawall_runtime::Tx<'_, '_, M>) -> Result<(), TxError> {
+fn all<M: Memory>(tx: &mut Tx<'_, '_, M>) -> Result<(), TxError> {
     Step::Store(tx.kind()).body(tx)?;
     Step::Write(tx.kind()).body(tx)?;
     Step::Replace(tx.kind(), 48).body(tx)
+}
+
+/// A reservation that the program has filled.
+fn reserved<M: Memory>(
+    session: &mut Session<'_, M>,
+    bytes: u64,
+    flushes: bool,
+) -> Result<Addr, TxError> {
+    session.share(&Reservations::default());
+    let at = session.reserve(bytes)?;
+    let memory = session.memory();
+    memory.write(at, &[7; 40]);
+    if flushes {
+        memory.persist(at, 40);
+    }
+    Ok(at)
+}
+
+fn publish<M: Memory>(tx: &mut Tx<'_, '_, M>, at: Addr) -> Result<(), TxError> {
+    tx.publish(at)?;
+    link(tx, at)
+}
+
+/// Puts an object in the place of the one that there is.
+fn link<M: Memory>(tx: &mut Tx<'_, '_, M>, new: Addr) -> Result<(), TxError> {
+    let root = tx.heap().root();
+    let object: Addr = tx.load(root);
+    tx.store(root, new)?;
+    if object.is_null() { Ok(()) } else { tx.free(object) }
 }
 
 /// A word in DRAM behind what the heap has there.
@@ -307,6 +386,18 @@ fn no_crash_at_all_breaks_short_programs_under_px86() {
         ] {
             let reached = explore(pool(&in_place(1)), &steps, &how, HeapFlaw::None);
             assert_eq!(reached, Ok(Reached::Complete), "{steps:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_program_does_not_flush_of_its_new_object_is_found() {
+    for kind in BOTH {
+        for step in
+            [Step::Publish { kind, bytes: 40, flushes: false }, Step::Bare { kind, names: false }]
+        {
+            let found = explore(pool(&in_place(1)), &[step], &px86(), HeapFlaw::None);
+            assert!(found.is_err(), "{step:?}: {found:?}");
         }
     }
 }

@@ -1,0 +1,138 @@
+//! Reservations, and going from one object to the next.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_memory::{Addr, Image, Memory};
+use seawall_native::{Pool, PoolOptions};
+use seawall_runtime::{
+    BLOCK_BYTES_MAX, Heap, HeapError, HeapOptions, Reservations, Session, TxError, block_bytes,
+};
+use std::collections::BTreeSet;
+
+fn heap(threads: u64, chunks: u64) -> (Image, Heap) {
+    let bytes = chunks << 16;
+    let options =
+        HeapOptions { bytes, bytes_max: bytes, threads, in_place: true, ..HeapOptions::default() };
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, "reserved", 7, &options).unwrap();
+    (image, heap)
+}
+
+fn publish<M: Memory>(session: &mut Session<'_, M>, at: Addr) -> Result<(), TxError> {
+    session.transaction(|tx| tx.publish(at))
+}
+
+#[test]
+fn nobody_gets_reserved_space_and_a_cancelled_reservation_is_space_again() {
+    let (image, heap) = heap(1, 2);
+    let mut session = heap.join(&image);
+    session.share(&Reservations::default());
+    let mut reserved = BTreeSet::new();
+    let error = loop {
+        match session.reserve(1000) {
+            Ok(at) => assert!(reserved.insert(at), "{at} twice"),
+            Err(error) => break error,
+        }
+        // Chunks are looked through again.
+        session.give_up_space();
+    };
+    assert!(matches!(error, TxError::Full { .. }), "{error}");
+    assert!(reserved.len() > 60, "{}", reserved.len());
+    assert!(session.transaction(|tx| tx.alloc(1000)).is_err());
+    for at in &reserved {
+        session.cancel(*at).unwrap();
+    }
+    let mut again = 0;
+    while session.transaction(|tx| tx.alloc(1000)).is_ok() {
+        again += 1;
+    }
+    assert_eq!(again, reserved.len());
+}
+
+#[test]
+fn what_one_session_reserves_another_one_publishes_once() -> Result<(), HeapError> {
+    let options = HeapOptions { threads: 2, in_place: true, ..HeapOptions::default() };
+    let file = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
+    let pool = Pool::temporary(options.pm_bytes(), &file).unwrap();
+    let memory = [pool.memory(0), pool.memory(1)];
+    let heap = Heap::create(&memory[0], "reserved", 7, &options)?;
+    let reservations = Reservations::default();
+    let mut one = heap.join(&memory[0]);
+    one.share(&reservations);
+    let at = one.reserve(100)?;
+    let large = one.reserve(BLOCK_BYTES_MAX + 1)?;
+    let mut other = heap.join(&memory[1]);
+    other.share(&reservations);
+    for at in [at, large] {
+        assert_eq!(heap.object_at(&memory[0], at)?, None, "not yet");
+        publish(&mut other, at)?;
+        let object = heap.object_at(&memory[0], at)?.unwrap();
+        assert_eq!((object.at, object.bytes), (at, object.bytes.max(100)));
+        assert_eq!(publish(&mut one, at), Err(TxError::NoObject { at }));
+        assert_eq!(one.cancel(at), Err(TxError::NoObject { at }));
+        one.transaction(|tx| tx.free(at))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_opened_heap_has_no_reservations() -> Result<(), HeapError> {
+    let (image, heap) = heap(1, 2);
+    let mut session = heap.join(&image);
+    session.share(&Reservations::default());
+    let at = session.reserve(100)?;
+    let dram_bytes = heap.dram_bytes();
+    let image = Image::from_pm(image.into_pm(), dram_bytes);
+    let (heap, _) = Heap::open(&image, "reserved", image.pm_bytes())?;
+    let mut session = heap.join(&image);
+    session.share(&Reservations::default());
+    assert_eq!(publish(&mut session, at), Err(TxError::NoObject { at }));
+    assert_eq!(session.transaction(|tx| tx.alloc(100))?, at, "its space is free");
+    Ok(())
+}
+
+#[test]
+fn going_from_one_to_the_next_finds_what_a_walk_finds() -> Result<(), HeapError> {
+    let (image, heap) = heap(1, 40);
+    let mut session = heap.join(&image);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut live = Vec::new();
+    for _ in 0..600 {
+        if rng.random_range(0..3) > 0 || live.is_empty() {
+            let most = [60, 600, 6000, 100_000][rng.random_range(0..4)];
+            match session.transaction(|tx| tx.alloc(rng.random_range(1..most))) {
+                Ok(at) => live.push(at),
+                Err(error) => assert!(matches!(error, TxError::Full { .. }), "{error}"),
+            }
+        } else {
+            let at = live.swap_remove(rng.random_range(0..live.len()));
+            session.transaction(|tx| tx.free(at))?;
+            assert_eq!(heap.object_at(&image, at)?, None);
+        }
+    }
+    let mut walked = Vec::new();
+    heap.objects(&image, |object| walked.push(object))?;
+    let mut found = Vec::new();
+    let mut at = None;
+    while let Some(object) = heap.object_after(&image, at)? {
+        assert_eq!(heap.object_at(&image, object.at)?, Some(object));
+        assert_eq!(heap.object_at(&image, object.at.plus(1))?, None);
+        at = Some(object.at);
+        found.push(object);
+    }
+    assert_eq!(found, walked);
+    assert_eq!(walked.len(), live.len());
+    Ok(())
+}
+
+#[test]
+fn a_block_has_the_bytes_that_are_said_before() -> Result<(), HeapError> {
+    let (image, heap) = heap(1, 40);
+    let mut session = heap.join(&image);
+    for bytes in [1, 32, 33, 100, 4096, 31_745, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX + 1, 200_000] {
+        let at = session.transaction(|tx| tx.alloc(bytes))?;
+        let object = heap.object_at(&image, at)?.unwrap();
+        assert_eq!(object.bytes, block_bytes(bytes), "{bytes}");
+    }
+    Ok(())
+}
