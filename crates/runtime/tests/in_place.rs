@@ -121,26 +121,7 @@ impl steps::Step for Step {
                 session.alloc_into(root, 40, &[9; 40])?;
             }
             Step::FreeFrom => session.free_from(root)?,
-            Step::Cancel => {
-                session.share(&Reservations::default());
-                let at = session.reserve(40)?;
-                memory.write(at, &[8; 40]);
-                session.cancel(at)?;
-                assert_eq!(session.cancel(at), Err(TxError::NoObject { at }));
-            }
-            Step::Publish { kind, bytes, flushes } => {
-                let at = reserved(session, bytes, flushes)?;
-                session.transaction_with(kind, |tx| publish(tx, at))?;
-            }
-            Step::Unpublish(kind) => {
-                let at = reserved(session, 40, true)?;
-                let outcome = session.transaction_with(kind, |tx| {
-                    publish(tx, at)?;
-                    assert_eq!(tx.publish(at), Err(TxError::NoObject { at }));
-                    Err::<(), TxError>(TxError::Types)
-                });
-                assert_eq!(outcome, Err(TxError::Types));
-            }
+            Step::Cancel | Step::Publish { .. } | Step::Unpublish(_) => self.reserve(session)?,
             Step::Retire => session.retire(),
             Step::Begin(kind) => {
                 let begun = session.begin(kind, |tx| tx.store(root.plus(8), 6u64));
@@ -199,6 +180,35 @@ impl steps::Step for Step {
 }
 
 impl Step {
+    /// Does a step with a reservation.
+    fn reserve<M: Memory>(self, session: &mut Session<'_, M>) -> Result<(), TxError> {
+        let memory = session.memory();
+        match self {
+            Step::Cancel => {
+                session.share(&Reservations::default());
+                let at = session.reserve(40)?;
+                memory.write(at, &[8; 40]);
+                session.cancel(at)?;
+                assert_eq!(session.cancel(at), Err(TxError::NoObject { at }));
+            }
+            Step::Publish { kind, bytes, flushes } => {
+                let at = reserved(session, bytes, flushes)?;
+                session.transaction_with(kind, |tx| publish(tx, at))?;
+            }
+            Step::Unpublish(kind) => {
+                let at = reserved(session, 40, true)?;
+                let outcome = session.transaction_with(kind, |tx| {
+                    publish(tx, at)?;
+                    assert_eq!(tx.publish(at), Err(TxError::NoObject { at }));
+                    Err::<(), TxError>(TxError::Types)
+                });
+                assert_eq!(outcome, Err(TxError::Types));
+            }
+            other => unreachable!("{other:?}"),
+        }
+        Ok(())
+    }
+
     fn kind(self) -> Logging {
         match self {
             Step::Store(kind) | Step::Write(kind) | Step::Replace(kind, _) => kind,
