@@ -17,13 +17,26 @@ use seawall_memory::Addr;
 const RESERVED: u32 = 0x5e_a001;
 const TO_FREE: u32 = 0x5e_a002;
 const TO_STORE: u32 = 0x5e_a003;
+const TO_STORE_OUTSIDE: u32 = 0x5e_a004;
 
 /// What an action does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meaning {
-    Publish { block: Addr },
-    Free { block: Addr },
-    Store { at: Addr, value: u64 },
+    Publish {
+        block: Addr,
+    },
+    Free {
+        block: Addr,
+    },
+    Store {
+        at: Addr,
+        value: u64,
+    },
+    /// In memory of the program, when the others are done.
+    StoreOutside {
+        place: *mut u64,
+        value: u64,
+    },
 }
 
 /// # Safety
@@ -42,6 +55,7 @@ pub(crate) fn meaning(pool: &ObjectPool, action: &Action) -> Result<Meaning, Fai
         RESERVED => Ok(Meaning::Publish { block: block_of(Addr::pm(first)) }),
         TO_FREE => Ok(Meaning::Free { block: block_of(Addr::pm(first)) }),
         TO_STORE if first < pool.bytes => Ok(Meaning::Store { at: Addr::pm(first), value: second }),
+        TO_STORE_OUTSIDE => Ok(Meaning::StoreOutside { place: first as *mut u64, value: second }),
         _ => Err(Failure::invalid("an action that no call has prepared")),
     }
 }
@@ -77,11 +91,19 @@ fn publish(pool: &'static ObjectPool, actions: &[Action]) -> Result<(), Failure>
                     tx.flush_at_commit(block, HEADER_BYTES);
                 }
                 Meaning::Free { block } => tx.free(block)?,
-                Meaning::Store { at, value } => tx.store(at, value)?,
+                Meaning::Store { at, value } => tx.write(at, &value.to_le_bytes())?,
+                Meaning::StoreOutside { .. } => {}
             }
         }
         Ok(())
-    })
+    })?;
+    for meaning in all {
+        if let Meaning::StoreOutside { place, value } = meaning {
+            // SAFETY: the program vouches for the place that it has given.
+            unsafe { place.write_unaligned(value) };
+        }
+    }
+    Ok(())
 }
 
 fn cancel(pool: &'static ObjectPool, actions: &[Action]) {
@@ -132,15 +154,11 @@ unsafe extern "C" fn pmemobj_defer_free(pop: Pop, oid: Oid, action: *mut Action)
 unsafe extern "C" fn pmemobj_set_value(pop: Pop, action: *mut Action, place: *mut u64, value: u64) {
     let mut prepared = Action { kind: ACTION_MEM, data: [0; 3], words: [0; 14] };
     let at = by_pop(pop).ok().and_then(|pool| pool.address_of(place.cast(), 8));
-    match at.filter(|at| at.offset().is_multiple_of(8)) {
-        Some(at) => {
-            prepared.data[0] = TO_STORE;
-            (prepared.words[0], prepared.words[1]) = (at.offset(), value);
-        }
-        None => {
-            Failure::invalid("the value is not in the pool, or not aligned").report();
-        }
-    }
+    (prepared.data[0], prepared.words[0]) = match at {
+        Some(at) => (TO_STORE, at.offset()),
+        None => (TO_STORE_OUTSIDE, place as u64),
+    };
+    prepared.words[1] = value;
     // SAFETY: the program vouches for its action.
     unsafe { action.write(prepared) };
 }

@@ -212,6 +212,17 @@ impl LaneGuard {
         outcome
     }
 
+    /// Does `action` with a session that takes free blocks from the front of the pool, also those
+    /// of the lanes that are not in use.
+    pub(crate) fn packing<T>(&mut self, action: impl FnOnce(&mut LaneGuard) -> T) -> T {
+        self.gather_space();
+        self.lanes.give_up_space(self.number);
+        self.session().set_packing(true);
+        let outcome = action(self);
+        self.session().set_packing(false);
+        outcome
+    }
+
     /// Lets the lanes that are not in use return their free space; gives whether those are all
     /// others.
     fn gather_space(&self) -> bool {

@@ -14,11 +14,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 /// Bytes of each kind of lock.
-const LOCK_BYTES: usize = 64;
+pub(crate) const LOCK_BYTES: u64 = 64;
 
-const _: () = assert!(size_of::<pthread_mutex_t>() + 8 <= LOCK_BYTES);
-const _: () = assert!(size_of::<pthread_rwlock_t>() + 8 <= LOCK_BYTES);
-const _: () = assert!(size_of::<pthread_cond_t>() + 8 <= LOCK_BYTES);
+const _: () = assert!(size_of::<pthread_mutex_t>() + 8 <= LOCK_BYTES as usize);
+const _: () = assert!(size_of::<pthread_rwlock_t>() + 8 <= LOCK_BYTES as usize);
+const _: () = assert!(size_of::<pthread_cond_t>() + 8 <= LOCK_BYTES as usize);
 
 /// Calls `make` if no thread has in this run, or the last one gave false; gives whether it is made.
 #[inline(never)]
@@ -139,6 +139,14 @@ pub(crate) fn unlock_for_tx(pool: &ObjectPool, lock: TxLock) {
 pub(crate) enum TxLock {
     Mutex(*mut c_void),
     Rwlock(*mut c_void),
+}
+
+impl TxLock {
+    /// Where it is.
+    pub(crate) fn place(self) -> *const u8 {
+        let (TxLock::Mutex(place) | TxLock::Rwlock(place)) = self;
+        place.cast()
+    }
 }
 
 /// Declares calls that hand a lock to the POSIX call of that name.

@@ -9,11 +9,15 @@ use crate::error::Failure;
 use crate::lanes::{LaneGuard, Lanes, Purpose};
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use seawall_native::{FlushKind, NativeMemory, Needs, Pool, PoolOptions};
+use seawall_native::{
+    DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolError,
+    PoolOptions,
+};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapInfo, HeapOptions, Logging, Tx, TxError};
 use std::collections::hash_map::RandomState;
 use std::fs::{OpenOptions, Permissions};
 use std::hash::BuildHasher;
+use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Mutex;
@@ -23,8 +27,11 @@ use std::sync::atomic::AtomicPtr;
 pub(crate) const NAME: &str = "libpmemobj";
 /// The largest pool, in bytes: what a heap can have, but for its logs.
 const POOL_BYTES_MAX: u64 = 15 << 40;
-/// Lanes of a pool.
-const LANES: u64 = 128;
+/// Lanes of a pool, and of one that is small.
+const LANES: u64 = 1024;
+const FEW_LANES: u64 = 256;
+/// Bytes of a pool from which it has all lanes. Their logs take about an eighth of it.
+const MANY_LANES_MIN: u64 = 96 << 20;
 
 /// What the root object of the heap holds, by offset.
 pub(crate) mod root_words {
@@ -83,6 +90,7 @@ impl ObjectPool {
             )));
         }
         if bytes == 0 {
+            empty(path)?;
             return ObjectPool::make_in(path, layout);
         }
         // The mode is set when the pool is whole, so that nobody else opens it before.
@@ -118,19 +126,11 @@ impl ObjectPool {
             return Err(Failure::new(libc::ENOSPC, text));
         }
         let options = options_for(bytes);
-        let open = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
-        let mut is_blank = true;
-        let opened = Pool::open(path, &open, |head, _| {
-            is_blank = head.iter().all(|byte| *byte == 0);
-            if is_blank { Ok(()) } else { Err("not empty: it may hold another pool".into()) }
-        });
-        let file = match opened {
-            Err(_) if !is_blank => {
-                let text = format!("{}: not empty, so no pool is made in it", path.display());
-                return Err(Failure::new(libc::EEXIST, text));
-            }
-            other => other?,
-        };
+        let file = fitting(|domain| {
+            let dram_bytes = options.dram_bytes();
+            let open = PoolOptions { domain, dram_bytes, ..PoolOptions::default() };
+            Pool::open(path, &open, |_, _| Ok(()))
+        })?;
         let memory = file.memory(0);
         let heap = Heap::create(&memory, NAME, new_uuid(), &options)?;
         let place = root_words::at(heap.root(), root_words::LAYOUT);
@@ -141,8 +141,10 @@ impl ObjectPool {
 
     /// Opens the pool in the file, and recovers it; `layout` names what it must be of.
     pub(crate) fn open(path: &Path, layout: Option<&[u8]>) -> Result<ObjectPool, Failure> {
-        let file = Pool::open_as(path, None, |head, bytes| {
-            needs(head, bytes).map_err(|error| error.to_string())
+        let file = fitting(|domain| {
+            Pool::open_as(path, domain, |head, bytes| {
+                needs(head, bytes).map_err(|error| error.to_string())
+            })
         })?;
         let bytes = file.bytes();
         let memory = file.memory(0);
@@ -215,9 +217,17 @@ impl ObjectPool {
     /// Runs a transaction of one call, atomic with respect to crashes.
     pub(crate) fn atomically<T>(
         &'static self,
+        body: impl FnMut(&mut Tx<'_, 'static, NativeMemory<'static>>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.atomically_in(&mut LaneGuard::take(&self.lanes, Purpose::Call), body)
+    }
+
+    /// As [`atomically`](ObjectPool::atomically), in a lane that the caller has.
+    pub(crate) fn atomically_in<T>(
+        &'static self,
+        lane: &mut LaneGuard,
         mut body: impl FnMut(&mut Tx<'_, 'static, NativeMemory<'static>>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut lane = LaneGuard::take(&self.lanes, Purpose::Call);
         let mut refused = None;
         let outcome = lane.with_room(|session| {
             session.transaction_with(Logging::Redo, |tx| match body(tx) {
@@ -237,6 +247,43 @@ impl ObjectPool {
         });
         outcome.map_err(|error| refused.unwrap_or_else(|| error.into()))
     }
+}
+
+/// Opens a file in the domain that fits it: a program of libpmemobj is promised that what it has
+/// persisted survives a power failure, so an ordinary file on a disk is written by `msync`, unless
+/// the program's user says that it is persistent memory, or names the domain.
+fn fitting(open: impl Fn(Option<Domain>) -> Result<Pool, PoolError>) -> Result<Pool, Failure> {
+    let forced = std::env::var("PMEM_IS_PMEM_FORCE").unwrap_or_default();
+    let is_named = std::env::var_os(DOMAIN_VARIABLE).is_some_and(|name| !name.is_empty());
+    let file = open(None)?;
+    let by_page = match forced.as_str() {
+        "1" => false,
+        "0" => true,
+        _ => file.durability() == Durability::KilledProcess,
+    };
+    if is_named || !by_page {
+        return Ok(file);
+    }
+    drop(file);
+    Ok(open(Some(Domain::Page))?)
+}
+
+/// Removes what a file holds whose first page is zero, and keeps its length: what programs may make
+/// a pool in.
+fn empty(path: &Path) -> Result<(), Failure> {
+    let fail = |error| io_failure(path, &error);
+    if path.is_dir() {
+        return Err(Failure::new(libc::EEXIST, format!("{}: is a folder", path.display())));
+    }
+    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
+    let bytes = file.metadata().map_err(fail)?.len();
+    let mut head = Vec::new();
+    (&mut file).take(4096).read_to_end(&mut head).map_err(fail)?;
+    if head.iter().any(|byte| *byte != 0) {
+        let text = format!("{}: not empty, so no pool is made in it", path.display());
+        return Err(Failure::new(libc::EEXIST, text));
+    }
+    file.set_len(0).and_then(|()| file.set_len(bytes)).map_err(fail)
 }
 
 pub(crate) fn io_failure(path: &Path, error: &std::io::Error) -> Failure {
@@ -277,15 +324,13 @@ pub(crate) fn check_layout<M: Memory>(
 /// The options of a heap that fills a pool of so many bytes. Small pools have small logs, which
 /// grow with what a transaction needs.
 fn options_for(bytes: u64) -> HeapOptions {
-    let log_bytes = match bytes >> 20 {
-        0..64 => 4 << 10,
-        64..1024 => 16 << 10,
-        _ => 64 << 10,
-    };
+    let threads = if bytes < MANY_LANES_MIN { FEW_LANES } else { LANES };
+    let share = (bytes / 8 / (3 * threads)).clamp(4 << 10, 64 << 10);
+    let log_bytes = 1 << share.ilog2();
     let with = |chunks: u64| HeapOptions {
         bytes: chunks * CHUNK_BYTES,
         bytes_max: chunks * CHUNK_BYTES,
-        threads: LANES,
+        threads,
         log_bytes,
         root_bytes: root_words::LAYOUT + LAYOUT_BYTES as u64,
         in_place: true,

@@ -38,23 +38,31 @@ struct parameter {
 	void *second;
 };
 
-/* More locks than any transaction takes at its beginning. */
-#define PARAMETERS_MAX 64
-
 int seawall_tx_begin(void *pop, const void *jump, size_t bytes, const struct parameter *parameters,
 	size_t count);
 
+/* Reads the arguments up to TX_PARAM_NONE, into `into` if there is one; gives their number. */
+static size_t read_parameters(va_list arguments, struct parameter *into)
+{
+	size_t count = 0;
+	for (int kind; (kind = va_arg(arguments, int)) != NONE; count++) {
+		void *first = va_arg(arguments, void *);
+		void *second = kind == CALLBACK ? va_arg(arguments, void *) : NULL;
+		if (into != NULL)
+			into[count] = (struct parameter){kind, first, second};
+	}
+	return count;
+}
+
 int pmemobj_tx_begin(void *pop, jmp_buf jump, ...)
 {
-	struct parameter parameters[PARAMETERS_MAX];
-	size_t count = 0;
-	va_list arguments;
+	va_list arguments, again;
 	va_start(arguments, jump);
-	for (int kind; (kind = va_arg(arguments, int)) != NONE && count < PARAMETERS_MAX; count++) {
-		parameters[count].kind = kind;
-		parameters[count].first = va_arg(arguments, void *);
-		parameters[count].second = kind == CALLBACK ? va_arg(arguments, void *) : NULL;
-	}
+	va_copy(again, arguments);
+	size_t count = read_parameters(arguments, NULL);
+	struct parameter parameters[count + 1];
+	read_parameters(again, parameters);
+	va_end(again);
 	va_end(arguments);
 	return seawall_tx_begin(pop, jump, sizeof(jmp_buf), parameters, count);
 }

@@ -62,8 +62,18 @@ struct Level {
 /// What the commit does, besides what the transaction has done at once.
 #[derive(Clone, Copy)]
 pub(crate) enum AtCommit {
-    Store { at: Addr, value: u64 },
-    Free { block: Addr },
+    Store {
+        at: Addr,
+        value: u64,
+    },
+    /// When it has committed, in memory of the program.
+    StoreOutside {
+        place: *mut u64,
+        value: u64,
+    },
+    Free {
+        block: Addr,
+    },
 }
 
 /// The transaction of a thread.

@@ -73,6 +73,7 @@ struct Mark {
     taken: usize,
     freed: usize,
     was: usize,
+    bare: usize,
 }
 
 impl<M: Memory> Tx<'_, '_, M> {
@@ -262,6 +263,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             taken: buffers.taken.len(),
             freed: buffers.freed.len(),
             was: buffers.was.len(),
+            bare: buffers.bare.len(),
         }
     }
 
@@ -274,7 +276,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         buffers.own.return_to(mark.own);
         buffers.freed.truncate(mark.freed);
         let taken: Vec<Block> = buffers.taken.drain(mark.taken..).collect();
-        buffers.bare.retain(|at| taken.iter().all(|block| block.at != *at));
+        buffers.bare.truncate(mark.bare);
         buffers.fresh.clear();
         for block in &buffers.taken {
             buffers.fresh.add(block.at, block.end());

@@ -205,6 +205,9 @@ fn publish(actions: &[Action]) -> Result<(), Failure> {
             })?,
             action::Meaning::Free { block } => later(AtCommit::Free { block }),
             action::Meaning::Store { at, value } => later(AtCommit::Store { at, value }),
+            action::Meaning::StoreOutside { place, value } => {
+                later(AtCommit::StoreOutside { place, value });
+            }
         }
     }
     Ok(())

@@ -6,11 +6,12 @@ use super::{
 };
 use crate::error::{Failure, fatal, set_errno};
 use crate::lanes::{LaneGuard, Purpose};
-use crate::locks::{TxLock, lock_for_tx, unlock_for_tx};
+use crate::locks::{LOCK_BYTES, TxLock, lock_for_tx, unlock_for_tx};
 use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{Pop, flags};
 use libc::{c_int, c_void};
+use seawall_memory::Addr;
 use seawall_runtime::Logging;
 use std::mem::MaybeUninit;
 
@@ -58,8 +59,12 @@ unsafe extern "C" fn seawall_tx_begin(
             return failure.report();
         }
         Err(Refused::Inside(failure)) => {
+            let errno = failure.report();
+            drop(failure);
+            // Whatever the program has set: it has begun no level that it could end.
             // SAFETY: no frame up to the program's holds anything that must be dropped.
-            return unsafe { super::ended(Err(failure), 0, libc::EINVAL) };
+            unsafe { abort_level(errno) };
+            return errno;
         }
     }
     for parameter in parameters {
@@ -220,7 +225,12 @@ fn roll_back() {
     let Some(mut running) = with(|tx| tx.running.take()) else { return };
     with(|tx| tx.at_commit.clear());
     let paused = running.paused.take().expect("a transaction that runs");
-    if let Err(error) = running.lane.session().take_up(paused).abort() {
+    // Other threads wait for the locks, which is noted in their words.
+    let pool = pool();
+    let locks = with(|tx| tx.locks.clone());
+    let places = locks.iter().filter_map(|lock| pool.address_of(lock.place(), LOCK_BYTES));
+    let kept: Vec<(Addr, u64)> = places.map(|at| (at, LOCK_BYTES)).collect();
+    if let Err(error) = running.lane.session().take_up(paused).abort_but(&kept) {
         fatal(&format!("a transaction cannot be rolled back: {error}"));
     }
 }
@@ -257,7 +267,8 @@ fn commit() -> Result<(), Failure> {
         super::work(|_, tx| {
             for action in &at_commit {
                 match *action {
-                    AtCommit::Store { at, value } => tx.store(at, value)?,
+                    AtCommit::Store { at, value } => tx.write(at, &value.to_le_bytes())?,
+                    AtCommit::StoreOutside { .. } => {}
                     AtCommit::Free { block } => tx.free(block)?,
                 }
             }
@@ -266,7 +277,14 @@ fn commit() -> Result<(), Failure> {
     }
     let mut running = with(|tx| tx.running.take()).expect("a transaction that runs");
     let paused = running.paused.take().expect("a transaction that runs");
-    running.lane.session().take_up(paused).commit().map_err(Failure::from)
+    running.lane.session().take_up(paused).commit()?;
+    for action in at_commit {
+        if let AtCommit::StoreOutside { place, value } = action {
+            // SAFETY: the program vouches for the place that it has given.
+            unsafe { place.write_unaligned(value) };
+        }
+    }
+    Ok(())
 }
 
 #[unsafe(no_mangle)]
@@ -275,6 +293,10 @@ unsafe extern "C" fn pmemobj_tx_end() -> c_int {
         Stage::Work => fatal("pmemobj_tx_end called without pmemobj_tx_commit"),
         _ if with(|tx| tx.pool.is_none() && tx.stage == Stage::None && tx.levels.is_empty()) => {
             fatal("pmemobj_tx_end called without pmemobj_tx_begin")
+        }
+        Stage::OnCommit | Stage::OnAbort => {
+            with(|tx| tx.stage = Stage::Finally);
+            call_back();
         }
         _ => {}
     }
@@ -318,7 +340,7 @@ fn end_outermost() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmemobj_tx_process() {
     match with(|tx| tx.stage) {
-        Stage::None => {}
+        Stage::None => fatal("pmemobj_tx_process called outside of transaction"),
         // SAFETY: this is a call of the program.
         Stage::Work => unsafe { pmemobj_tx_commit() },
         Stage::OnCommit | Stage::OnAbort => {

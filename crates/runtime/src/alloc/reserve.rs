@@ -94,6 +94,12 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
+    /// Sets whether this session searches all chunks without an owner for a free block, from the
+    /// front of the pool on, before it takes a fresh one.
+    pub fn set_packing(&mut self, is_packing: bool) {
+        self.is_packing = is_packing;
+    }
+
     /// Returns the free space that this session has to all threads; the session goes on.
     pub fn give_up_space(&mut self) {
         self.sit();

@@ -15,6 +15,7 @@ use crate::alloc::block::{Block, Blocks, Kind};
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::{Class, STATE_BYTES};
 use crate::{Session, TxError};
+use rustc_hash::FxHashSet;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The number of its own chunks that a thread checks for blocks that others freed before it goes
@@ -45,7 +46,8 @@ impl<M: Memory> Session<'_, M> {
     #[cold]
     #[inline(never)]
     fn refill(&mut self, class: Class) -> Result<(), TxError> {
-        if self.look_again(class, PROBES) || self.adopt(class, ADOPTIONS) {
+        let adoptions = if self.is_packing { usize::MAX } else { ADOPTIONS };
+        if self.look_again(class, PROBES) || self.adopt(class, adoptions) {
             return Ok(());
         }
         let full = match self.fresh_chunk(class) {
@@ -177,13 +179,14 @@ impl<M: Memory> Session<'_, M> {
         self.memory.read(start, &mut states);
         let first = start.offset() + STATE_BYTES;
         let before = self.blocks.free[class.number()].len();
+        let mine = self.buffers.taken.iter().filter(|block| block.chunk == chunk);
+        let taken: FxHashSet<Addr> = mine.map(|block| block.at).collect();
         let reserved = self.reservations.clone();
         let is_reserved = reserved.as_ref().map(|reserved| reserved.starts());
         for (block, state) in states.iter().enumerate().rev() {
             let at = Addr::pm(first + block as u64 * class.bytes());
-            let is_taken = || self.buffers.taken.iter().any(|block| block.at == at);
             let is_free = *state == 0 && !is_reserved.as_ref().is_some_and(|is| is(at));
-            if is_free && !is_taken() && !self.is_kept(class, at) {
+            if is_free && !taken.contains(&at) && !self.is_kept(class, at) {
                 self.blocks.free[class.number()].push(at.offset());
             }
         }

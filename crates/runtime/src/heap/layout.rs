@@ -75,6 +75,9 @@ pub(crate) struct Layout {
     pub(crate) retired_now: Addr,
     /// In DRAM: where the next search for free chunks begins.
     pub(crate) cursor: Addr,
+    /// In DRAM, in pools whose programs store in place: the greatest number of a thread that has
+    /// joined, plus 1. Such pools have room for many more threads than most programs have.
+    pub(crate) joined: Addr,
     /// Locks for truncating logs (0) and for handing out chunks (1).
     pub(crate) locks: Locks,
     busy: Addr,
@@ -133,6 +136,7 @@ impl Layout {
             stamps,
             retired_now: rest,
             cursor: rest.plus(8),
+            joined: rest.plus(16),
             locks,
             busy,
             dirty,

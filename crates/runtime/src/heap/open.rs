@@ -145,6 +145,20 @@ impl Heap {
         Session::new(memory, *self)
     }
 
+    /// Notes that a thread has joined, before it writes anything.
+    pub(crate) fn note_joined<M: Memory>(&self, memory: &M, thread: u64) {
+        if !self.in_place {
+            return;
+        }
+        let mut joined: u64 = memory.load(self.layout.joined);
+        while joined <= thread {
+            match memory.compare_exchange(self.layout.joined, joined, thread + 1) {
+                Ok(_) => return,
+                Err(now) => joined = now,
+            }
+        }
+    }
+
     fn on<M: Memory>(self, memory: &M) -> Heap {
         Heap { memory: memory.slots().map(ThreadSlots::memory), ..self }
     }

@@ -34,6 +34,8 @@ pub struct Session<'m, M: Memory> {
     pub(crate) placement: Placement,
     pub(crate) buffers: Buffers,
     pub(crate) holds: Holds,
+    /// Whether all chunks without an owner are searched before a fresh one is taken.
+    pub(crate) is_packing: bool,
     /// Space that any session has reserved, if this one shares that.
     pub(crate) reservations: Option<Reservations>,
     /// The end of the chunks when their number was last read.
@@ -103,6 +105,7 @@ impl<'m, M: Memory> Session<'m, M> {
             placement,
             buffers,
             holds,
+            is_packing: false,
             reservations: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
@@ -126,6 +129,7 @@ impl<'m, M: Memory> Session<'m, M> {
 
     fn seated_on(memory: &'m M, heap: Heap, seat: Option<ThreadSlot>) -> Session<'m, M> {
         let thread = memory.thread() as u64;
+        heap.note_joined(memory, thread);
         let log = Box::new(Log::new(memory, &heap, thread));
         let left_open = recovery::left_open(memory, &heap, thread);
         let mut session = Session {
@@ -138,6 +142,7 @@ impl<'m, M: Memory> Session<'m, M> {
             placement: Placement::Packed,
             buffers: Buffers::default(),
             holds: Holds::default(),
+            is_packing: false,
             reservations: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),

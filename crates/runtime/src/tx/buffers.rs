@@ -107,6 +107,8 @@ pub(crate) struct Buffers {
     pub(super) depth: u32,
     /// The number of blocks that were taken when the innermost nested transaction began.
     pub(super) outer: usize,
+    /// What an abort leaves as it is.
+    pub(super) kept: Ranges,
     /// Lines that a commit in place flushes.
     pub(super) changed: Ranges,
     /// Whether something was written past the log, which must be durable before the record.
@@ -122,6 +124,7 @@ impl Buffers {
         self.taken.clear();
         self.freed.clear();
         self.bare.clear();
+        self.kept.clear();
         self.published.clear();
         self.was.clear();
         self.depth = 0;

@@ -4,7 +4,7 @@
 use super::redo_log::Wait;
 use super::{Logging, Tx};
 use crate::{Session, TxError};
-use seawall_memory::Memory;
+use seawall_memory::{Addr, Memory};
 use std::ops::{Deref, DerefMut};
 
 /// A transaction in progress, by [`Session::start`]. It is rolled back when it is dropped.
@@ -78,6 +78,18 @@ impl<'m, M: Memory> HeldTx<'_, 'm, M> {
     /// # Errors
     /// When the medium has lost old values; the next transaction tries it again.
     pub fn abort(mut self) -> Result<(), TxError> {
+        self.end(false).map(|_| ())
+    }
+
+    /// As [`abort`](HeldTx::abort), in pools whose programs store in place; these ranges (address,
+    /// bytes) stay as they are: locks, whose words other threads change meanwhile.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn abort_but(mut self, kept: &[(Addr, u64)]) -> Result<(), TxError> {
+        for (at, bytes) in kept {
+            self.tx.session.buffers.kept.add(*at, at.plus(*bytes));
+        }
         self.end(false).map(|_| ())
     }
 

@@ -23,6 +23,7 @@
 
 use super::buffers::Buffers;
 use super::extension::RECORD_BYTES;
+use super::ranges::Ranges;
 use super::record::{Builder, Entry};
 use super::redo_log::{Wait, store_in_place};
 use crate::flaws::HeapFlaw;
@@ -39,7 +40,9 @@ impl<M: Memory> Session<'_, M> {
             own.record.push_end(self.undo.number());
         }
         changed.clear();
-        let fresh = taken.iter().filter(|block| !bare.contains(&block.at));
+        // Both are in the order in which blocks were taken.
+        let mut bare = bare.iter().peekable();
+        let fresh = taken.iter().filter(|block| bare.next_if_eq(&&block.at).is_none());
         for (from, to) in saved.iter().chain(fresh.map(|block| (block.at, block.end()))) {
             changed.add_lines(from, to);
         }
@@ -79,6 +82,13 @@ impl<M: Memory> Session<'_, M> {
     /// Restores old values in place, and ends the transaction of that number; takes no room.
     pub(super) fn put_back_in_place(&mut self, old: &Builder, number: u64) -> Result<(), TxError> {
         self.buffers.changed.clear();
+        let rest;
+        let old = if self.buffers.kept.is_empty() {
+            old
+        } else {
+            rest = without(old, &self.buffers.kept);
+            &rest
+        };
         for entry in old.entries() {
             store_in_place(self.memory, &self.heap.layout, self.thread, entry);
             for (from, to) in bytes_of(entry) {
@@ -107,6 +117,34 @@ impl<M: Memory> Session<'_, M> {
             self.memory.order();
         }
     }
+}
+
+/// What a record stores, but for these bytes.
+fn without(old: &Builder, kept: &Ranges) -> Builder {
+    let mut rest = Builder::default();
+    rest.clear();
+    let mut put = |word: Addr, mask: u8, value: u64| {
+        let mut left = 0;
+        for byte in (0..8).filter(|byte| mask >> byte & 1 == 1) {
+            let at = word.plus(byte);
+            left |= u8::from(!kept.overlaps(at, at.plus(1))) << byte;
+        }
+        if left != 0 {
+            rest.push_bytes(word, left, value);
+        }
+    };
+    for entry in old.entries() {
+        match entry {
+            Entry::Words(at, values) => {
+                for (word, value) in (0..).zip(values) {
+                    put(at.plus(8 * word), 0xff, u64::from_le_bytes(*value));
+                }
+            }
+            Entry::Bytes(at, mask, value) => put(at, mask, value),
+            _ => {}
+        }
+    }
+    rest
 }
 
 /// The ranges of bytes that an entry stores.

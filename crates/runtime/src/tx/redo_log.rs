@@ -34,6 +34,7 @@ use crate::heap::checked_word;
 use crate::heap::layout::Layout;
 use crate::{Heap, Route, RouteChoice, TxError};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
+use std::ops::Range;
 
 /// Low bits of an entry in a list of dirty lines: the number of lines.
 pub(super) const COUNT_BITS: u32 = 16;
@@ -61,6 +62,8 @@ pub(crate) struct Log {
     known: [u64; KNOWN],
     pub(super) flushed: LineSet,
     uuid: u128,
+    /// Whether the heap notes who has joined.
+    is_joined_noted: bool,
     /// Extensions that are in use, with their generations.
     extensions: Vec<(u64, Block)>,
     pub(crate) route: Route,
@@ -129,6 +132,13 @@ pub(crate) enum Wait {
 }
 
 impl Log {
+    /// The threads that may have written records.
+    pub(super) fn threads<M: Memory>(&self, memory: &M) -> Range<u64> {
+        let threads = self.layout.numbers.threads;
+        let is_noted = self.is_joined_noted;
+        0..if is_noted { memory.load::<u64>(self.layout.joined).min(threads) } else { threads }
+    }
+
     pub(crate) fn new<M: Memory>(memory: &M, heap: &Heap, thread: u64) -> Log {
         let Heap { layout, flaw, uuid, .. } = *heap;
         let done = memory.load(layout.done(thread));
@@ -148,6 +158,7 @@ impl Log {
             known: [0; KNOWN],
             flushed: LineSet::default(),
             uuid,
+            is_joined_noted: heap.in_place,
             extensions: Vec::new(),
             route: Route::new(RouteChoice::Adaptive),
             counts: LogCounts::default(),

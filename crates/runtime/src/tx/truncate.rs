@@ -33,7 +33,7 @@ impl Log {
     /// Leaves out threads that are writing one, and this thread: its next record states it. Needs
     /// no fence of its own: a thread stores `done`, in the same line, behind each of its records.
     fn close<M: Memory>(&self, memory: &M, generation: u64) {
-        let threads = 0..self.layout.numbers.threads;
+        let threads = self.threads(memory);
         for thread in threads.filter(|thread| *thread != self.places.thread) {
             let (busy, at) = (self.layout.busy(thread), self.layout.last(thread));
             let early: u64 = if self.flaw.is(HeapFlaw::EarlyEnd) { memory.load(at) } else { 0 };
@@ -56,13 +56,13 @@ impl Log {
         let layout = self.layout;
         self.flushed.clear();
         // All threads before the first flush: a line that several wrote is flushed once.
-        for thread in 0..layout.numbers.threads {
+        for thread in self.threads(memory) {
             let busy = layout.busy(thread);
             while memory.load::<u64>(busy) == generation && !self.flaw.is(HeapFlaw::NoWait) {
                 memory.spin_while(busy, generation);
             }
         }
-        for thread in 0..layout.numbers.threads {
+        for thread in self.threads(memory) {
             let count: u64 = memory.load(layout.dirty_count(thread, generation));
             if count == 0 {
                 continue;
