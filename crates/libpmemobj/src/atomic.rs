@@ -122,7 +122,9 @@ unsafe extern "C" fn pmemobj_xalloc(
     constructor: Constructor,
     argument: *mut c_void,
 ) -> c_int {
-    if given & !(flags::ZERO | flags::CLASS | flags::ARENA) != 0 {
+    const KNOWN: u64 =
+        flags::ZERO | flags::CLASS | flags::ARENA | flags::NO_FLUSH | flags::NO_ABORT;
+    if given & !KNOWN != 0 {
         return ended::<()>(Err(Failure::invalid(format!("unknown flags {given:#x}"))));
     }
     let construct = Construct { with: constructor, argument };

@@ -29,15 +29,17 @@ unsafe fn layout_of<'a>(layout: *const c_char) -> Option<&'a [u8]> {
 fn opened(outcome: Result<ObjectPool, Failure>) -> Pop {
     match outcome {
         Ok(pool) if registry::has(pool.uuid) => {
-            Failure::invalid("a pool with the same number is open: this one is a copy of it")
-                .report();
             pool.close();
-            null_mut()
+            let text = "a pool with the same number is open: this one is a copy of it";
+            failed(&Failure::new(libc::EEXIST, text), null_mut())
         }
-        Ok(pool) => {
-            crate::ctl::apply_environment(&pool);
-            registry::add(pool)
-        }
+        Ok(pool) => match crate::ctl::apply_environment(&pool) {
+            Ok(()) => registry::add(pool),
+            Err(failure) => {
+                pool.close();
+                failed(&failure, null_mut())
+            }
+        },
         Err(failure) => {
             failure.report();
             null_mut()

@@ -6,11 +6,20 @@
 use crate::error::Failure;
 use crate::pool;
 use seawall_memory::Image;
+use seawall_native::{Pool, PoolError, PoolOptions};
 use seawall_runtime::Heap;
 use std::path::Path;
 
 /// Whether the pool in the file is whole, and of that layout.
 pub(crate) fn check(path: &Path, layout: Option<&[u8]>) -> Result<bool, Failure> {
+    if path.is_dir() {
+        return Err(Failure::invalid(format!("{}: is a folder", path.display())));
+    }
+    // Opened only to find out whether it is in use.
+    let opened = Pool::open(path, &PoolOptions::default(), |_, _| Err(String::new()));
+    if let Err(error @ (PoolError::InUse { .. } | PoolError::NotFound { .. })) = opened {
+        return Err(error.into());
+    }
     let bytes = std::fs::read(path).map_err(|error| pool::io_failure(path, &error))?;
     let size = bytes.len() as u64;
     let described = Image::from_pm(bytes.get(..4096).unwrap_or_default().to_vec(), 0);

@@ -6,7 +6,7 @@
 use crate::error::Failure;
 use crate::pool::ObjectPool;
 use crate::registry::by_pop;
-use crate::types::{Pop, text_of};
+use crate::types::{BYTES_MAX, Pop, text_of};
 use libc::{c_char, c_int, c_longlong, c_uint, c_void};
 use seawall_runtime::BLOCK_BYTES_MAX;
 use std::cell::Cell;
@@ -38,12 +38,13 @@ struct Lists {
     classes: Vec<ClassDescription>,
     /// Whether threads get the arena by themselves.
     arenas: Vec<bool>,
+    arenas_max: c_uint,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let arenas = std::thread::available_parallelism().map_or(1, usize::from);
-        let lists = Lists { classes: Vec::new(), arenas: vec![true; arenas] };
+        let lists = Lists { classes: Vec::new(), arenas: vec![true; arenas], arenas_max: 1024 };
         let numbers = std::array::from_fn(|place| AtomicI64::new(NUMBERS[place].first));
         Settings { numbers, lists: Mutex::new(lists) }
     }
@@ -118,17 +119,19 @@ const fn count(name: &'static str, first: i64) -> Number {
     Number { name, width: Width::LongLong, first, range: (0, i64::MAX), is_global: false }
 }
 
-const NUMBERS: [Number; 12] = [
+const NUMBERS: [Number; 14] = [
     switch("prefault.at_create", 0, true),
     switch("prefault.at_open", 0, true),
     switch("sds.at_create", 1, true),
     switch("copy_on_write.at_open", 0, true),
+    switch("fallocate.at_create", 1, true),
     switch("tx.debug.skip_expensive_checks", 0, false),
     switch("tx.debug.verify_user_buffers", 0, false),
-    count("tx.cache.size", 32 << 10),
-    count("tx.cache.threshold", 4 << 10),
+    Number { range: (0, BYTES_MAX as i64), ..count("tx.cache.size", 32 << 10) },
+    count("tx.cache.threshold", 32 << 10),
     count("heap.size.granularity", 0),
-    Number { name: "stats.enabled", width: Width::Int, first: 3, range: (0, 3), is_global: false },
+    Number { width: Width::Int, is_global: true, ..count("heap.arenas_default_max", 0) },
+    Number { name: "stats.enabled", width: Width::Int, first: 0, range: (0, 3), is_global: false },
     Number {
         name: "heap.arenas_assignment_type",
         width: Width::Int,
@@ -144,6 +147,8 @@ const NUMBERS: [Number; 12] = [
         is_global: false,
     },
 ];
+
+const COPY_ON_WRITE: &str = "copy_on_write.at_open";
 
 /// The values that hold for all pools.
 static GLOBAL: [AtomicI64; NUMBERS.len()] = {
@@ -240,6 +245,10 @@ unsafe fn access_number(
 }
 
 fn set(number: &Number, value: &AtomicI64, wanted: i64) -> Result<(), Failure> {
+    if number.name == COPY_ON_WRITE && wanted != 0 {
+        let text = "pools that are opened without changing them are not supported";
+        return Err(Failure::new(libc::ENOTSUP, text));
+    }
     let (least, most) = number.range;
     if !(least..=most).contains(&wanted) {
         let text = format!("{} is {wanted}; it must be {least} to {most}", number.name);
@@ -297,7 +306,8 @@ unsafe fn class(
     }
     // SAFETY: as above.
     let mut wanted = unsafe { argument.read() };
-    if wanted.unit_bytes == 0 || wanted.units == 0 || !(0..3).contains(&wanted.header) {
+    let is_sized = (1..=BYTES_MAX).contains(&(wanted.unit_bytes as u64)) && wanted.units > 0;
+    if !is_sized || !(0..3).contains(&wanted.header) {
         return Err(Failure::invalid(
             "an allocation class of no bytes, no units or no such header",
         ));
@@ -314,7 +324,11 @@ unsafe fn class(
         _ => which.parse().ok().filter(|number| *number <= CLASSES_MAX),
     };
     let number = number.ok_or_else(|| Failure::invalid("no such allocation class, or no more"))?;
-    if !is_free(&lists, number) {
+    let is_same = |class: &ClassDescription| {
+        (class.unit_bytes, class.header) == (wanted.unit_bytes, wanted.header)
+            && class.alignment == wanted.alignment
+    };
+    if number < FIRST_CLASS || !is_free(&lists, number) || lists.classes.iter().any(is_same) {
         return Err(Failure::new(libc::EEXIST, "there is such an allocation class"));
     }
     wanted.number = number as c_uint;
@@ -345,7 +359,14 @@ unsafe fn arena(
             (How::Get, ["narenas", "automatic"]) => {
                 number.write(lists.arenas.iter().filter(|is| **is).count() as c_uint);
             }
-            (How::Get, ["narenas", "max"]) => number.write(1024),
+            (How::Get, ["narenas", "max"]) => number.write(lists.arenas_max),
+            (How::Set, ["narenas", "max"]) => {
+                let wanted = number.read();
+                if wanted < lists.arenas_max {
+                    return Err(Failure::invalid("the number of arenas can only be raised"));
+                }
+                lists.arenas_max = wanted;
+            }
             (How::Exec, ["arena", "create"]) => {
                 lists.arenas.push(false);
                 number.write(lists.arenas.len() as c_uint);
@@ -354,15 +375,21 @@ unsafe fn arena(
             (How::Set, ["thread", "arena_id"]) => {
                 let wanted = number.read() as usize;
                 if wanted == 0 || wanted > lists.arenas.len() {
-                    return Err(Failure::invalid(format!("no arena {wanted}")));
+                    return Err(Failure::new(libc::ERANGE, format!("no arena {wanted}")));
                 }
                 ARENA.set(wanted as u32 - 1);
             }
             (_, ["arena", which, what]) => {
                 let place = of(which).filter(|place| *place < lists.arenas.len());
-                let place = place.ok_or_else(|| Failure::invalid(format!("no arena {which}")))?;
+                let none = || Failure::new(libc::ERANGE, format!("no arena {which}"));
+                let place = place.ok_or_else(none)?;
+                let automatic = lists.arenas.iter().filter(|is| **is).count();
+                let is_last = lists.arenas[place] && automatic == 1;
                 match (how, *what) {
                     (How::Get, "automatic") => number.write(lists.arenas[place].into()),
+                    (How::Set, "automatic") if number.read() == 0 && is_last => {
+                        return Err(Failure::invalid("one arena must be automatic"));
+                    }
                     (How::Set, "automatic") => lists.arenas[place] = number.read() != 0,
                     (How::Get, "size") => argument.cast::<usize>().write(0),
                     _ => return Err(unknown(name)),
@@ -374,24 +401,68 @@ unsafe fn arena(
     Ok(())
 }
 
-/// Sets what `PMEMOBJ_CONF` says: `name=value;name=value`. What it does not know is left out, with
-/// a text for the thread.
-pub(crate) fn apply_environment(pool: &ObjectPool) {
-    let Ok(all) = std::env::var("PMEMOBJ_CONF") else { return };
-    for setting in all.split(';').map(str::trim).filter(|setting| !setting.is_empty()) {
-        let known = setting.split_once('=').and_then(|(name, value)| {
-            let place = NUMBERS.iter().position(|number| number.name == name.trim())?;
-            Some((place, value.trim().parse().ok()?))
-        });
-        let outcome = known.ok_or_else(|| unknown(setting)).and_then(|(place, wanted)| {
-            let number = &NUMBERS[place];
-            let value = if number.is_global { &GLOBAL } else { &pool.settings.numbers };
-            set(number, &value[place], wanted)
-        });
-        if let Err(failure) = outcome {
-            failure.report();
-        }
+/// Sets what `PMEMOBJ_CONF` says, and the file that `PMEMOBJ_CONF_FILE` names: `name=value;`, with
+/// `#` before what is no setting.
+pub(crate) fn apply_environment(pool: &ObjectPool) -> Result<(), Failure> {
+    let mut all = std::env::var("PMEMOBJ_CONF").unwrap_or_default();
+    if let Some(path) = std::env::var_os("PMEMOBJ_CONF_FILE") {
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            Failure::new(errno, format!("{}: {error}", path.display()))
+        })?;
+        let lines = text.lines().filter_map(|line| line.split('#').next());
+        all = all + ";" + &lines.collect::<String>();
     }
+    all.retain(|letter| !letter.is_whitespace());
+    for setting in all.split(';').filter(|setting| !setting.is_empty()) {
+        apply(pool, setting)?;
+    }
+    Ok(())
+}
+
+fn apply(pool: &ObjectPool, setting: &str) -> Result<(), Failure> {
+    let (name, text) = setting.split_once('=').ok_or_else(|| unknown(setting))?;
+    if let ["heap", "alloc_class", which, "desc"] = name.split('.').collect::<Vec<_>>()[..] {
+        let mut wanted = description(text).ok_or_else(|| unknown(setting))?;
+        // SAFETY: it is what the setting wants.
+        return unsafe { class(pool, How::Set, which, (&raw mut wanted).cast()) };
+    }
+    let place = NUMBERS.iter().position(|number| number.name == name);
+    let place = place.ok_or_else(|| unknown(setting))?;
+    let number = &NUMBERS[place];
+    let wanted = value_of(text).ok_or_else(|| unknown(setting))?;
+    let value = if number.is_global { &GLOBAL } else { &pool.settings.numbers };
+    set(number, &value[place], wanted)
+}
+
+/// A number, or the name of one.
+fn value_of(text: &str) -> Option<i64> {
+    match text {
+        "thread" | "transient" | "no" | "false" => Some(0),
+        "global" | "both" | "yes" | "true" => Some(1),
+        "persistent" => Some(2),
+        "disabled" => Some(3),
+        number => number.parse().ok(),
+    }
+}
+
+/// `unit_size,alignment,units_per_block,header`
+fn description(text: &str) -> Option<ClassDescription> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let [unit, alignment, units, header] = parts[..] else { return None };
+    let header = match header {
+        "legacy" => LEGACY,
+        "compact" => 1,
+        "none" => NONE,
+        _ => return None,
+    };
+    Some(ClassDescription {
+        unit_bytes: unit.parse().ok()?,
+        alignment: alignment.parse().ok()?,
+        units: units.parse().ok()?,
+        header,
+        number: 0,
+    })
 }
 
 /// # Safety

@@ -93,6 +93,10 @@ impl ObjectPool {
             empty(path)?;
             return ObjectPool::make_in(path, layout);
         }
+        if i64::try_from(bytes).is_err() {
+            let text = format!("{}: no file has {bytes} bytes", path.display());
+            return Err(Failure::new(libc::EFBIG, text));
+        }
         // The mode is set when the pool is whole, so that nobody else opens it before.
         let options =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();

@@ -24,6 +24,16 @@ fn bad_input_has_the_same_results_and_error_numbers() {
 }
 
 #[test]
+fn corners_of_the_contract_are_the_same() {
+    let Some(program) = compile("corners_of_the_contract_are_the_same", "corners") else { return };
+    let of = |whose| {
+        let folder = pools();
+        printed(&program, whose, &[folder.path().to_str().unwrap()])
+    };
+    assert_same(&of(Whose::System), &of(Whose::Ours), "corners");
+}
+
+#[test]
 fn many_threads_leave_what_they_did() {
     let Some(program) = compile("many_threads_leave_what_they_did", "threads") else { return };
     for threads in ["1", "64", "200"] {

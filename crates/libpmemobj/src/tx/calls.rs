@@ -26,7 +26,8 @@ fn alloc(wanted: Wanted) -> Result<Oid, Failure> {
         return Err(Failure::invalid(format!("unknown flags {:#x}", wanted.flags)));
     }
     wanted.check()?;
-    let wanted = wanted.in_class(pool())?;
+    let in_class = wanted.in_class(pool());
+    let wanted = in_class.map_err(|failure| Failure::new(libc::ENOMEM, failure.text))?;
     work(|pool, tx| Ok(pool.oid(allocate(pool, tx, wanted)?)))
 }
 
@@ -261,7 +262,8 @@ extern "C" fn pmemobj_tx_log_auto_alloc(kind: c_int, _is_on: c_int) -> c_int {
     if LOG_TYPES.contains(&kind) {
         return 0;
     }
-    Failure::invalid(format!("invalid type of log: {kind}")).report()
+    Failure::invalid(format!("invalid type of log: {kind}")).report();
+    0
 }
 
 /// Bytes of a log of snapshots of these sizes: more than this library takes.
