@@ -67,20 +67,25 @@ impl Settings {
     }
 }
 
+/// The units that an object can have.
+const UNITS_MAX: u64 = 64;
+
 /// `enum pobj_header_type`
 const LEGACY: c_int = 0;
 const NONE: c_int = 2;
 
 impl ClassDescription {
-    /// Bytes that the program may use of an object of so many: whole units, but for the header.
-    pub(crate) fn usable(&self, bytes: u64) -> u64 {
+    /// Bytes that the program may use of an object of so many: whole units, but for the header, and
+    /// at most 64 of them.
+    pub(crate) fn usable(&self, bytes: u64) -> Option<u64> {
         let header = match self.header {
             LEGACY => 64,
             NONE => 0,
             _ => 16,
         };
         let unit = (self.unit_bytes as u64).max(1);
-        ((bytes + header).div_ceil(unit) * unit).saturating_sub(header).max(bytes)
+        let units = (bytes + header).div_ceil(unit);
+        (units <= UNITS_MAX).then(|| (units * unit).saturating_sub(header).max(bytes))
     }
 
     /// Whether objects keep the number of their type.
@@ -131,7 +136,7 @@ const NUMBERS: [Number; 14] = [
     count("tx.cache.threshold", 32 << 10),
     count("heap.size.granularity", 0),
     Number { width: Width::Int, is_global: true, ..count("heap.arenas_default_max", 0) },
-    Number { name: "stats.enabled", width: Width::Int, first: 0, range: (0, 3), is_global: false },
+    Number { name: STATS, width: Width::Int, first: 0, range: (0, 3), is_global: false },
     Number {
         name: "heap.arenas_assignment_type",
         width: Width::Int,
@@ -148,6 +153,7 @@ const NUMBERS: [Number; 14] = [
     },
 ];
 
+const STATS: &str = "stats.enabled";
 const COPY_ON_WRITE: &str = "copy_on_write.at_open";
 
 /// The values that hold for all pools.
@@ -275,7 +281,10 @@ unsafe fn statistic(
         })
         .map_err(|error| Failure::invalid(error.to_string()))?;
     let stats = pool.heap.stats(&memory).map_err(|error| Failure::invalid(error.to_string()))?;
+    let place = NUMBERS.iter().position(|number| number.name == STATS).expect("there is one");
+    let is_kept = (1..=2).contains(&pool.settings.numbers[place].load(Relaxed));
     let value = match which {
+        "curr_allocated" if !is_kept => 0,
         "curr_allocated" => all,
         "run_allocated" => small,
         "run_active" => stats.footprint - (all - small),
@@ -405,7 +414,8 @@ unsafe fn arena(
 /// `#` before what is no setting.
 pub(crate) fn apply_environment(pool: &ObjectPool) -> Result<(), Failure> {
     let mut all = std::env::var("PMEMOBJ_CONF").unwrap_or_default();
-    if let Some(path) = std::env::var_os("PMEMOBJ_CONF_FILE") {
+    let named = std::env::var_os("PMEMOBJ_CONF_FILE");
+    if let Some(path) = named.filter(|path| !path.is_empty()) {
         let text = std::fs::read_to_string(&path).map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
             Failure::new(errno, format!("{}: {error}", path.display()))

@@ -55,7 +55,8 @@ impl Wanted {
             return Ok(self);
         }
         let Some(class) = pool.settings.class(number)? else { return Ok(self) };
-        let bytes = class.usable(self.bytes);
+        let too_large = || Failure::invalid("the object has more units than its allocation class");
+        let bytes = class.usable(self.bytes).ok_or_else(too_large)?;
         let type_number = if class.has_type() { self.type_number } else { 0 };
         Ok(Wanted { bytes, type_number, is_exact: true, ..self })
     }
