@@ -10,8 +10,8 @@ use crate::types::{BYTES_MAX, Pop, text_of};
 use libc::{c_char, c_int, c_longlong, c_uint, c_void};
 use seawall_runtime::BLOCK_BYTES_MAX;
 use std::cell::Cell;
-use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `struct pobj_alloc_class_desc`
@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     /// One for each entry of [`NUMBERS`].
     numbers: [AtomicI64; NUMBERS.len()],
     lists: Mutex<Lists>,
+    /// Bytes that were allocated when statistics were enabled: those are not counted.
+    before: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +48,7 @@ impl Default for Settings {
         let arenas = std::thread::available_parallelism().map_or(1, usize::from);
         let lists = Lists { classes: Vec::new(), arenas: vec![true; arenas], arenas_max: 1024 };
         let numbers = std::array::from_fn(|place| AtomicI64::new(NUMBERS[place].first));
-        Settings { numbers, lists: Mutex::new(lists) }
+        Settings { numbers, lists: Mutex::new(lists), before: AtomicU64::new(0) }
     }
 }
 
@@ -135,7 +137,7 @@ const NUMBERS: [Number; 14] = [
     Number { range: (0, BYTES_MAX as i64), ..count("tx.cache.size", 32 << 10) },
     count("tx.cache.threshold", 32 << 10),
     count("heap.size.granularity", 0),
-    Number { width: Width::Int, is_global: true, ..count("heap.arenas_default_max", 0) },
+    Number { is_global: true, ..count("heap.arenas_default_max", 1024) },
     Number { name: STATS, width: Width::Int, first: 0, range: (0, 3), is_global: false },
     Number {
         name: "heap.arenas_assignment_type",
@@ -243,6 +245,9 @@ unsafe fn access_number(
                     Width::LongLong => argument.cast::<c_longlong>().read(),
                 };
                 set(number, value, wanted)?;
+                if let Some(pool) = pool.filter(|_| number.name == STATS) {
+                    pool.settings.before.store(allocated(pool)?.0, Relaxed);
+                }
             }
             (How::Exec, _) => return Err(unknown(number.name)),
         }
@@ -264,6 +269,17 @@ fn set(number: &Number, value: &AtomicI64, wanted: i64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Bytes of all objects, and of those in blocks.
+fn allocated(pool: &ObjectPool) -> Result<(u64, u64), Failure> {
+    let (mut all, mut small) = (0, 0);
+    let walked = pool.heap.objects(&pool.reader(), |object| {
+        all += object.bytes;
+        small += if object.bytes <= BLOCK_BYTES_MAX { object.bytes } else { 0 };
+    });
+    walked.map_err(|error| Failure::invalid(error.to_string()))?;
+    Ok((all, small))
+}
+
 /// # Safety
 /// As [`access`].
 unsafe fn statistic(
@@ -272,20 +288,14 @@ unsafe fn statistic(
     name: &str,
     argument: *mut c_void,
 ) -> Result<(), Failure> {
+    let (all, small) = allocated(pool)?;
     let memory = pool.reader();
-    let (mut all, mut small) = (0, 0);
-    pool.heap
-        .objects(&memory, |object| {
-            all += object.bytes;
-            small += if object.bytes <= BLOCK_BYTES_MAX { object.bytes } else { 0 };
-        })
-        .map_err(|error| Failure::invalid(error.to_string()))?;
     let stats = pool.heap.stats(&memory).map_err(|error| Failure::invalid(error.to_string()))?;
     let place = NUMBERS.iter().position(|number| number.name == STATS).expect("there is one");
     let is_kept = (1..=2).contains(&pool.settings.numbers[place].load(Relaxed));
     let value = match which {
         "curr_allocated" if !is_kept => 0,
-        "curr_allocated" => all,
+        "curr_allocated" => all.saturating_sub(pool.settings.before.load(Relaxed)),
         "run_allocated" => small,
         "run_active" => stats.footprint - (all - small),
         _ => return Err(unknown(name)),
