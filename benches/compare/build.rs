@@ -3,8 +3,16 @@
 use std::env;
 use std::path::PathBuf;
 
-const SOURCES: [&str; 6] =
-    ["pmdk/pool.c", "pmdk/map.c", "pmdk/hash_tx.c", "pmdk/hash_rp.c", "pmdk/btree.c", DEFRAG];
+const SOURCES: [&str; 8] = [
+    "pmdk/pool.c",
+    "pmdk/map.c",
+    "pmdk/hash_tx.c",
+    "pmdk/hash_rp.c",
+    "pmdk/btree.c",
+    "pmdk/hash_atomic.c",
+    "pmdk/rbtree.c",
+    DEFRAG,
+];
 const DEFRAG: &str = "pmdk/defrag.c";
 const COUNTING: &str = "pmdk/counting.c";
 

@@ -24,6 +24,8 @@ struct map_form {
 extern const struct map_form hash_tx_form;
 extern const struct map_form hash_rp_form;
 extern const struct map_form btree_form;
+extern const struct map_form hash_atomic_form;
+extern const struct map_form rbtree_form;
 
 /* Mixes all bits of a key. */
 static inline uint64_t

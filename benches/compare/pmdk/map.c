@@ -41,6 +41,8 @@ pmdk_map_new(struct pmdk_pool *pool, enum pmdk_map_kind kind, int is_shared)
 		[PMDK_HASH_TX] = &hash_tx_form,
 		[PMDK_HASH_RP] = &hash_rp_form,
 		[PMDK_BTREE] = &btree_form,
+		[PMDK_HASH_ATOMIC] = &hash_atomic_form,
+		[PMDK_RBTREE] = &rbtree_form,
 	};
 	struct pmdk_map *map = malloc(sizeof(*map));
 	if (map == NULL)

@@ -27,7 +27,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		enum pmdk_map_kind kind;
-	} maps[] = {{"btree", PMDK_BTREE}, {"hash_tx", PMDK_HASH_TX}, {"hash_rp", PMDK_HASH_RP}};
+	} maps[] = {{"btree", PMDK_BTREE}, {"hash_tx", PMDK_HASH_TX}, {"hash_rp", PMDK_HASH_RP},
+		{"hash_atomic", PMDK_HASH_ATOMIC}, {"rbtree", PMDK_RBTREE}};
 	if (argc != 3)
 		return 2;
 	size_t count = strtoul(argv[2], NULL, 10);

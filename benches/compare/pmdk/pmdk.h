@@ -33,6 +33,8 @@ enum pmdk_map_kind {
 	PMDK_HASH_TX,	    /* chained buckets, a transaction for each change */
 	PMDK_HASH_RP,	    /* robin hood, a published set of actions for each change */
 	PMDK_BTREE,	    /* B-tree of order 8, a transaction for each change */
+	PMDK_HASH_ATOMIC,   /* lists of entries, an atomic call for each change */
+	PMDK_RBTREE,	    /* balanced binary tree, a transaction for each change */
 };
 
 struct pmdk_pool *pmdk_create(const char *path, uint64_t bytes);

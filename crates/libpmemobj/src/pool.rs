@@ -30,8 +30,10 @@ const POOL_BYTES_MAX: u64 = 15 << 40;
 /// Lanes of a pool, and of one that is small.
 const LANES: u64 = 1024;
 const FEW_LANES: u64 = 256;
-/// Bytes of a pool from which it has all lanes. Their logs take about an eighth of it.
-const MANY_LANES_MIN: u64 = 96 << 20;
+/// Bytes of a pool from which it has all lanes.
+const MANY_LANES_MIN: u64 = 512 << 20;
+/// The part of a pool that logs may take, if they need not be as small as they can be.
+const LOG_SHARE: u64 = 32;
 
 /// What the root object of the heap holds, by offset.
 pub(crate) mod root_words {
@@ -329,7 +331,7 @@ pub(crate) fn check_layout<M: Memory>(
 /// grow with what a transaction needs.
 fn options_for(bytes: u64) -> HeapOptions {
     let threads = if bytes < MANY_LANES_MIN { FEW_LANES } else { LANES };
-    let share = (bytes / 8 / (3 * threads)).clamp(4 << 10, 64 << 10);
+    let share = (bytes / LOG_SHARE / (3 * threads)).clamp(4 << 10, 64 << 10);
     let log_bytes = 1 << share.ilog2();
     let with = |chunks: u64| HeapOptions {
         bytes: chunks * CHUNK_BYTES,
