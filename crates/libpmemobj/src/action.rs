@@ -6,7 +6,7 @@
 
 use crate::error::Failure;
 use crate::lanes::{LaneGuard, Purpose};
-use crate::object::{self, HEADER_BYTES, Wanted, block_of};
+use crate::object::{self, Wanted};
 use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{ACTION_HEAP, ACTION_MEM, Action, Oid, Pop, flags};
@@ -22,8 +22,10 @@ const TO_STORE_OUTSIDE: u32 = 0x5e_a004;
 /// What an action does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meaning {
+    /// The object in that block, of which so many bytes are before it.
     Publish {
         block: Addr,
+        before: u64,
     },
     Free {
         block: Addr,
@@ -52,8 +54,11 @@ pub(crate) unsafe fn slice<'a>(actions: *const Action, count: usize) -> &'a [Act
 pub(crate) fn meaning(pool: &ObjectPool, action: &Action) -> Result<Meaning, Failure> {
     let [first, second, ..] = action.words;
     match action.data[0] {
-        RESERVED => Ok(Meaning::Publish { block: block_of(Addr::pm(first)) }),
-        TO_FREE => Ok(Meaning::Free { block: block_of(Addr::pm(first)) }),
+        RESERVED => {
+            let block = object::find(pool, first)?.block;
+            Ok(Meaning::Publish { block, before: first - block.offset() })
+        }
+        TO_FREE => Ok(Meaning::Free { block: object::find(pool, first)?.block }),
         TO_STORE if first < pool.bytes => Ok(Meaning::Store { at: Addr::pm(first), value: second }),
         TO_STORE_OUTSIDE => Ok(Meaning::StoreOutside { place: first as *mut u64, value: second }),
         _ => Err(Failure::invalid("an action that no call has prepared")),
@@ -68,9 +73,8 @@ fn reserve(pool: &'static ObjectPool, action: &mut Action, wanted: Wanted) -> Re
     let wanted = wanted.in_class(pool)?;
     let mut lane = LaneGuard::take(&pool.lanes, Purpose::Call);
     let block = lane.with_room(|session| session.reserve(wanted.block_bytes()))?;
-    object::write_header(pool, block, wanted);
-    object::flush_header(pool, block);
-    let (at, usable) = (block.plus(HEADER_BYTES), wanted.usable());
+    let (at, usable) = (object::write_header(pool, block, wanted), wanted.usable());
+    object::flush_header(pool, block, at);
     if wanted.flags & flags::ZERO != 0 {
         // SAFETY: the block is reserved, and so long.
         unsafe { pool.place(at).write_bytes(0, usable as usize) };
@@ -86,9 +90,9 @@ fn publish(pool: &'static ObjectPool, actions: &[Action]) -> Result<(), Failure>
     pool.atomically(|tx| {
         for meaning in &all {
             match *meaning {
-                Meaning::Publish { block } => {
+                Meaning::Publish { block, before } => {
                     tx.publish(block)?;
-                    tx.flush_at_commit(block, HEADER_BYTES);
+                    tx.flush_at_commit(block, before);
                 }
                 Meaning::Free { block } => tx.free(block)?,
                 Meaning::Store { at, value } => tx.write(at, &value.to_le_bytes())?,
@@ -109,7 +113,7 @@ fn publish(pool: &'static ObjectPool, actions: &[Action]) -> Result<(), Failure>
 fn cancel(pool: &'static ObjectPool, actions: &[Action]) {
     let mut lane = LaneGuard::take(&pool.lanes, Purpose::Call);
     for action in actions {
-        if let Ok(Meaning::Publish { block }) = meaning(pool, action) {
+        if let Ok(Meaning::Publish { block, .. }) = meaning(pool, action) {
             // What was published is none any more.
             let _ = lane.session().cancel(block);
         }

@@ -43,7 +43,7 @@ unsafe fn free(place: *mut Oid) -> Result<(), Failure> {
     let pool = by_oid(oid).ok_or_else(|| Failure::invalid("the object's pool is not open"))?;
     let object = object::find(pool, oid.offset)?;
     let is_stored = pool.atomically(|tx| {
-        tx.free(object.block())?;
+        tx.free(object.block)?;
         object::store_oid(pool, tx, place, Oid::NULL)
     })?;
     if !is_stored {
@@ -77,7 +77,7 @@ unsafe fn realloc(
     let (oid, is_stored) = pool.atomically(|tx| {
         let at = object::allocate(pool, tx, wanted)?;
         object::copy(pool, tx, old.at, at, old.usable.min(wanted.bytes));
-        tx.free(old.block())?;
+        tx.free(old.block)?;
         let oid = pool.oid(at);
         Ok((oid, object::store_oid(pool, tx, place, oid)?))
     })?;

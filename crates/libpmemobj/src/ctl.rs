@@ -4,6 +4,7 @@
 //! library does by itself is accepted and changes nothing.
 
 use crate::error::Failure;
+use crate::object::ALIGNMENT_MAX;
 use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{BYTES_MAX, Pop, text_of};
@@ -88,6 +89,11 @@ impl ClassDescription {
         let unit = (self.unit_bytes as u64).max(1);
         let units = (bytes + header).div_ceil(unit);
         (units <= UNITS_MAX).then(|| (units * unit).saturating_sub(header).max(bytes))
+    }
+
+    /// What the address of an object is a multiple of.
+    pub(crate) fn alignment(&self) -> u64 {
+        self.alignment as u64
     }
 
     /// Whether objects keep the number of their type.
@@ -331,9 +337,14 @@ unsafe fn class(
             "an allocation class of no bytes, no units or no such header",
         ));
     }
-    if wanted.alignment > 16 {
-        let text = "alignments above 16 bytes are not supported";
+    let alignment = wanted.alignment as u64;
+    if alignment > ALIGNMENT_MAX {
+        let text = "alignments above 4096 bytes are not supported";
         return Err(Failure::new(libc::ENOTSUP, text));
+    }
+    let is_aligned = alignment.is_power_of_two() && (wanted.unit_bytes as u64).is_multiple_of(alignment);
+    if alignment != 0 && !is_aligned {
+        return Err(Failure::invalid("an alignment is a power of two that divides the units"));
     }
     let is_free = |lists: &Lists, number: u64| {
         lists.classes.iter().all(|class| u64::from(class.number) != number)

@@ -127,7 +127,7 @@ fn relocate(
             return Err(Failure::new(STAYS, "there is no better place"));
         }
         object::copy(pool, tx, old.at, at, old.usable.min(wanted.usable()));
-        tx.free(old.block())?;
+        tx.free(old.block)?;
         let oid = pool.oid(at);
         for number in numbers {
             let place = places.at[*number] as *const u8;

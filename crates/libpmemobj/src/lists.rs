@@ -217,7 +217,7 @@ extern "C" fn pmemobj_list_remove(
         in_pool(pool, oid)?;
         locked(pool, &[list], |tx| {
             list.remove(tx, oid)?;
-            if free != 0 { Ok(tx.free(object::block_of(Addr::pm(oid.offset)))?) } else { Ok(()) }
+            if free != 0 { Ok(tx.free(object::find(pool, oid.offset)?.block)?) } else { Ok(()) }
         })
     }))
 }

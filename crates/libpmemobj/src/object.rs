@@ -2,7 +2,8 @@
 //!
 //! A block of the heap holds a header and the object behind it. The header has the bytes that were
 //! asked for, what the object is, and the number of its type, which is 64 bits here and 7 in the
-//! heap.
+//! heap. An object whose allocation class aligns it can begin further behind: the block then begins
+//! with the distance to its header, and the header has it, too.
 
 use crate::error::Failure;
 use crate::persist;
@@ -18,6 +19,14 @@ pub(crate) const HEADER_BYTES: u64 = 16;
 const ROOT: u64 = 1 << 63;
 /// Flag there: of an allocation class that the program made, which says how many bytes are usable.
 const EXACT: u64 = 1 << 62;
+/// Flag in the first word of a block: the header is so many bytes behind.
+const FORWARD: u64 = 1 << 61;
+/// Where the header has that distance, in units of 16 bytes.
+const BACK_SHIFT: u32 = 48;
+const BACK_MASK: u64 = 0x3ff << BACK_SHIFT;
+const BYTES_MASK: u64 = (1 << BACK_SHIFT) - 1;
+/// The greatest alignment: blocks begin anywhere in a page.
+pub(crate) const ALIGNMENT_MAX: u64 = 4096;
 
 pub(crate) type PoolTx<'s> = Tx<'s, 'static, NativeMemory<'static>>;
 
@@ -30,11 +39,20 @@ pub(crate) struct Wanted {
     pub(crate) is_root: bool,
     /// Whether no more bytes are usable than were asked for.
     is_exact: bool,
+    /// At least [`HEADER_BYTES`].
+    alignment: u64,
 }
 
 impl Wanted {
     pub(crate) fn new(bytes: usize, type_number: u64, flags: u64) -> Wanted {
-        Wanted { bytes: bytes as u64, type_number, flags, is_root: false, is_exact: false }
+        Wanted {
+            bytes: bytes as u64,
+            type_number,
+            flags,
+            is_root: false,
+            is_exact: false,
+            alignment: HEADER_BYTES,
+        }
     }
 
     /// The root object, with so many bytes, of which those that are new are zero.
@@ -44,8 +62,11 @@ impl Wanted {
 
     /// An object as one that exists.
     pub(crate) fn like(object: &Found) -> Wanted {
-        let Found { bytes, type_number, is_root, is_exact, .. } = *object;
-        Wanted { bytes, type_number, flags: 0, is_root, is_exact }
+        let Found { at, bytes, type_number, is_root, is_exact, .. } = *object;
+        let own = 1 << at.offset().trailing_zeros();
+        let is_aligned = object.block.plus(HEADER_BYTES) != at;
+        let alignment = if is_aligned { ALIGNMENT_MAX.min(own) } else { HEADER_BYTES };
+        Wanted { bytes, type_number, flags: 0, is_root, is_exact, alignment }
     }
 
     /// The object as its allocation class makes it, if the flags name one.
@@ -58,7 +79,8 @@ impl Wanted {
         let too_large = || Failure::invalid("the object has more units than its allocation class");
         let bytes = class.usable(self.bytes).ok_or_else(too_large)?;
         let type_number = if class.has_type() { self.type_number } else { 0 };
-        Ok(Wanted { bytes, type_number, is_exact: true, ..self })
+        let alignment = class.alignment().max(HEADER_BYTES);
+        Ok(Wanted { bytes, type_number, is_exact: true, alignment, ..self })
     }
 
     /// Refuses what no pool can have.
@@ -73,7 +95,12 @@ impl Wanted {
     }
 
     pub(crate) fn block_bytes(&self) -> u64 {
-        self.bytes + HEADER_BYTES
+        self.bytes + self.alignment
+    }
+
+    /// Where the object is in its block.
+    fn place_in(&self, block: Addr) -> Addr {
+        Addr::pm((block.offset() + HEADER_BYTES).next_multiple_of(self.alignment))
     }
 
     /// Bytes that the program may use of what is allocated.
@@ -120,9 +147,8 @@ pub(crate) fn allocate(
     wanted.check()?;
     let block = tx.alloc_bare(wanted.block_bytes())?;
     let usable = if wanted.is_zeroed() { wanted.usable() } else { 0 };
-    write_header(pool, block, wanted);
-    tx.flush_at_commit(block, HEADER_BYTES + usable);
-    let at = block.plus(HEADER_BYTES);
+    let at = write_header(pool, block, wanted);
+    tx.flush_at_commit(block, at.offset() - block.offset() + usable);
     if usable > 0 {
         // SAFETY: the block is this transaction's, and so long.
         unsafe { pool.place(at).write_bytes(0, usable as usize) };
@@ -130,16 +156,24 @@ pub(crate) fn allocate(
     Ok(at)
 }
 
-/// Writes the header of a block that no other thread sees yet.
-pub(crate) fn write_header(pool: &ObjectPool, block: Addr, wanted: Wanted) {
+/// Writes the header in a block that no other thread sees yet; gives where the object is. All from
+/// the block's beginning to there is to be flushed.
+pub(crate) fn write_header(pool: &ObjectPool, block: Addr, wanted: Wanted) -> Addr {
+    let at = wanted.place_in(block);
+    let skip = at.offset() - HEADER_BYTES - block.offset();
     let root = if wanted.is_root { ROOT } else { 0 };
     let exact = if wanted.is_exact { EXACT } else { 0 };
-    let header = pool.place(block).cast::<u64>();
+    let back = (skip / 16) << BACK_SHIFT;
+    let header = pool.place(block.plus(skip)).cast::<u64>();
     // SAFETY: the block is the caller's, aligned, and longer than this.
     unsafe {
-        header.write(wanted.bytes | root | exact);
+        if skip > 0 {
+            pool.place(block).cast::<u64>().write(skip | FORWARD);
+        }
+        header.write(wanted.bytes | root | exact | back);
         header.add(1).write(wanted.type_number);
     }
+    at
 }
 
 /// An object that exists.
@@ -152,40 +186,47 @@ pub(crate) struct Found {
     pub(crate) type_number: u64,
     pub(crate) is_root: bool,
     is_exact: bool,
+    /// The block that it is in.
+    pub(crate) block: Addr,
 }
 
 impl Found {
-    pub(crate) fn block(&self) -> Addr {
-        block_of(self.at)
-    }
-
-    /// What the header in the block says.
-    fn of<M: Memory>(memory: &M, block: Addr) -> Found {
-        let first: u64 = memory.load(block);
-        let type_number = memory.load(block.plus(8));
-        let at = block.plus(HEADER_BYTES);
-        let bytes = (first & !ROOT & !EXACT).min(BYTES_MAX);
+    /// What the header at that address says, but for its block.
+    fn by_header<M: Memory>(memory: &M, header: Addr) -> Found {
+        let first: u64 = memory.load(header);
+        let type_number = memory.load(header.plus(8));
+        let bytes = (first & BYTES_MASK).min(BYTES_MAX);
         let is_exact = first & EXACT != 0;
-        let block_bytes = || seawall_runtime::block_bytes(bytes + HEADER_BYTES) - HEADER_BYTES;
-        let usable = if is_exact { bytes } else { block_bytes() };
-        Found { at, bytes, usable, type_number, is_root: first & ROOT != 0, is_exact }
+        let usable = if is_exact {
+            bytes
+        } else {
+            seawall_runtime::block_bytes(bytes + HEADER_BYTES) - HEADER_BYTES
+        };
+        let skip = 16 * ((first & BACK_MASK) >> BACK_SHIFT);
+        let block = Addr::pm(header.offset().wrapping_sub(skip));
+        let (at, is_root) = (header.plus(HEADER_BYTES), first & ROOT != 0);
+        Found { at, bytes, usable, type_number, is_root, is_exact, block }
     }
-}
 
-pub(crate) fn block_of(at: Addr) -> Addr {
-    Addr::pm(at.offset().wrapping_sub(HEADER_BYTES))
+    /// The object in a block.
+    fn in_block<M: Memory>(memory: &M, block: Addr) -> Found {
+        let first: u64 = memory.load(block);
+        let skip = if first & FORWARD != 0 { (first & BYTES_MASK).min(ALIGNMENT_MAX) } else { 0 };
+        Found::by_header(memory, block.plus(skip & !15))
+    }
 }
 
 /// The object that starts at `offset`, by its header: whether there is one is found out when it is
 /// freed. All its bytes are in the pool.
 pub(crate) fn find(pool: &ObjectPool, offset: u64) -> Result<Found, Failure> {
     let none = || Failure::invalid(format!("no object starts at offset {offset:#x}"));
-    let block = offset.checked_sub(HEADER_BYTES).ok_or_else(none)?;
-    if block < pool.heap.data().offset() || !block.is_multiple_of(16) || offset > pool.bytes {
+    let header = offset.checked_sub(HEADER_BYTES).ok_or_else(none)?;
+    let first = pool.heap.data().offset();
+    if header < first || !header.is_multiple_of(16) || offset > pool.bytes {
         return Err(none());
     }
-    let found = Found::of(&pool.reader(), Addr::pm(block));
-    if found.usable > pool.bytes - offset {
+    let found = Found::by_header(&pool.reader(), Addr::pm(header));
+    if found.usable > pool.bytes - offset || found.block.offset() < first {
         return Err(none());
     }
     Ok(found)
@@ -194,12 +235,12 @@ pub(crate) fn find(pool: &ObjectPool, offset: u64) -> Result<Found, Failure> {
 /// The first object behind the one at `at`, or of all, but for the root object.
 pub(crate) fn next(pool: &ObjectPool, at: Option<Addr>) -> Oid {
     let memory = pool.reader();
-    let mut block = at.map(block_of);
+    let mut block = at.and_then(|at| Some(find(pool, at.offset()).ok()?.block));
     loop {
         match pool.heap.object_after(&memory, block) {
             Ok(Some(object)) => {
                 block = Some(object.at);
-                let found = Found::of(&memory, object.at);
+                let found = Found::in_block(&memory, object.at);
                 if !found.is_root {
                     return pool.oid(found.at);
                 }
@@ -251,7 +292,7 @@ pub(crate) fn store_oid(
     Ok(true)
 }
 
-/// Makes a header durable before what publishes it.
-pub(crate) fn flush_header(pool: &ObjectPool, block: Addr) {
-    persist::flush(pool, pool.place(block), HEADER_BYTES as usize);
+/// Makes what is before an object durable, before the object is published.
+pub(crate) fn flush_header(pool: &ObjectPool, block: Addr, at: Addr) {
+    persist::flush(pool, pool.place(block), (at.offset() - block.offset()) as usize);
 }

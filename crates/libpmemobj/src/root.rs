@@ -55,7 +55,7 @@ fn grown(
     let at = object::allocate(pool, tx, wanted)?;
     if let Some(old) = old {
         object::copy(pool, tx, old.at, at, old.usable.min(bytes));
-        tx.free(old.block())?;
+        tx.free(old.block)?;
     }
     construct.call(pool, at)?;
     let root = pool.heap.root();

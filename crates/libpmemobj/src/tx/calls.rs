@@ -4,7 +4,7 @@
 use super::{AtCommit, ended, ended_with_errno, must_work, pool, with, work};
 use crate::action;
 use crate::error::Failure;
-use crate::object::{self, HEADER_BYTES, PoolTx, Wanted};
+use crate::object::{self, PoolTx, Wanted};
 use crate::pool::ObjectPool;
 use crate::types::{Action, Oid, flags, text_of};
 use libc::{c_char, c_int, c_void, wchar_t};
@@ -44,7 +44,7 @@ fn free(oid: Oid) -> Result<(), Failure> {
         return Ok(());
     }
     let object = found(oid)?;
-    work(|_, tx| Ok(tx.free(object.block())?))
+    work(|_, tx| Ok(tx.free(object.block)?))
 }
 
 fn realloc(oid: Oid, wanted: Wanted) -> Result<Oid, Failure> {
@@ -59,7 +59,7 @@ fn realloc(oid: Oid, wanted: Wanted) -> Result<Oid, Failure> {
     work(|pool, tx| {
         let at = allocate(pool, tx, wanted)?;
         object::copy(pool, tx, old.at, at, old.usable.min(wanted.bytes));
-        tx.free(old.block())?;
+        tx.free(old.block)?;
         Ok(pool.oid(at))
     })
 }
@@ -199,9 +199,9 @@ fn publish(actions: &[Action]) -> Result<(), Failure> {
     let pool = pool();
     for action in actions {
         match action::meaning(pool, action)? {
-            action::Meaning::Publish { block } => work(|_, tx| {
+            action::Meaning::Publish { block, before } => work(|_, tx| {
                 tx.publish(block)?;
-                tx.flush_at_commit(block, HEADER_BYTES);
+                tx.flush_at_commit(block, before);
                 Ok(())
             })?,
             action::Meaning::Free { block } => later(AtCommit::Free { block }),

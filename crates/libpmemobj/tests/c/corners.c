@@ -272,6 +272,54 @@ static void many_objects(void)
 	printf("many objects: %d\n", count);
 }
 
+/* Objects of allocation classes that align them. */
+static void aligned(void)
+{
+	static const size_t alignments[] = {0, 64, 128, 1024};
+	for (int kind = 0; kind < 4; kind++) {
+		size_t alignment = alignments[kind], unit = 2048 + 1024 * (size_t)kind;
+		struct pobj_alloc_class_desc class = {unit, alignment, 100, POBJ_HEADER_COMPACT, 0};
+		int made = pmemobj_ctl_set(pool, "heap.alloc_class.new.desc", &class);
+		uint64_t flags = POBJ_CLASS_ID(class.class_id);
+		PMEMoid oids[20], copy = OID_NULL;
+		size_t wrong = 0, usable = 0;
+		for (int i = 0; i < 20; i++) {
+			if (i % 3 == 0)
+				pmemobj_xalloc(pool, &oids[i], unit - 16, 77, flags, NULL, NULL);
+			else if (i % 3 == 1)
+				TX_BEGIN(pool) {
+					oids[i] = pmemobj_tx_xalloc(unit - 16, 77, flags | POBJ_XALLOC_ZERO);
+				} TX_END
+			else {
+				struct pobj_action action;
+				oids[i] = pmemobj_xreserve(pool, &action, unit - 16, 77, flags);
+				pmemobj_publish(pool, &action, 1);
+			}
+			uint64_t *words = pmemobj_direct(oids[i]);
+			memset(words, i, unit - 16);
+			wrong += alignment && (uintptr_t)words % alignment != 0;
+			wrong += pmemobj_type_num(oids[i]) != 77;
+			usable += pmemobj_alloc_usable_size(oids[i]);
+		}
+		size_t found = 0;
+		for (PMEMoid oid = pmemobj_first(pool); !OID_IS_NULL(oid); oid = pmemobj_next(oid))
+			found += pmemobj_type_num(oid) == 77;
+		copy = oids[3];
+		pmemobj_realloc(pool, &copy, 5000, 77);
+		wrong += *(unsigned char *)pmemobj_direct(copy) != 3;
+		oids[3] = copy;
+		PMEMoid *places[] = {&oids[7], &oids[19]};
+		wrong += pmemobj_defrag(pool, places, 2, NULL) != 0;
+		wrong += *(unsigned char *)pmemobj_direct(oids[19]) != 19;
+		for (int i = 0; i < 20; i++)
+			pmemobj_free(&oids[i]);
+		printf("aligned to %zu: %d, usable %zu, found %zu, wrong %zu\n", alignment, made, usable,
+			found, wrong);
+	}
+	struct pobj_alloc_class_desc odd = {1000, 64, 100, POBJ_HEADER_COMPACT, 0};
+	printf("odd: %d\n", pmemobj_ctl_set(pool, "heap.alloc_class.new.desc", &odd));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -288,6 +336,7 @@ int main(int argc, char **argv)
 	other_pool(argv[1]);
 	no_stages();
 	many_objects();
+	aligned();
 	close_pool();
 	return 0;
 }
