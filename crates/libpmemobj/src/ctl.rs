@@ -342,7 +342,8 @@ unsafe fn class(
         let text = "alignments above 4096 bytes are not supported";
         return Err(Failure::new(libc::ENOTSUP, text));
     }
-    let is_aligned = alignment.is_power_of_two() && (wanted.unit_bytes as u64).is_multiple_of(alignment);
+    let is_aligned =
+        alignment.is_power_of_two() && (wanted.unit_bytes as u64).is_multiple_of(alignment);
     if alignment != 0 && !is_aligned {
         return Err(Failure::invalid("an alignment is a power of two that divides the units"));
     }

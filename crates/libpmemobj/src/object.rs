@@ -219,14 +219,23 @@ impl Found {
 /// The object that starts at `offset`, by its header: whether there is one is found out when it is
 /// freed. All its bytes are in the pool.
 pub(crate) fn find(pool: &ObjectPool, offset: u64) -> Result<Found, Failure> {
+    find_in(&pool.reader(), (pool.heap.data(), pool.bytes), offset)
+}
+
+/// As [`find`], in a pool whose objects are between these places.
+pub(crate) fn find_in<M: Memory>(
+    memory: &M,
+    (first, end): (Addr, u64),
+    offset: u64,
+) -> Result<Found, Failure> {
     let none = || Failure::invalid(format!("no object starts at offset {offset:#x}"));
     let header = offset.checked_sub(HEADER_BYTES).ok_or_else(none)?;
-    let first = pool.heap.data().offset();
-    if header < first || !header.is_multiple_of(16) || offset > pool.bytes {
+    let first = first.offset();
+    if header < first || !header.is_multiple_of(16) || offset > end {
         return Err(none());
     }
-    let found = Found::by_header(&pool.reader(), Addr::pm(header));
-    if found.usable > pool.bytes - offset || found.block.offset() < first {
+    let found = Found::by_header(memory, Addr::pm(header));
+    if found.usable > end - offset || found.block.offset() < first {
         return Err(none());
     }
     Ok(found)

@@ -7,13 +7,14 @@
 
 use crate::error::Failure;
 use crate::lanes::{LaneGuard, Lanes, Purpose};
+use crate::object;
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_native::{
     DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolError,
     PoolOptions,
 };
-use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapInfo, HeapOptions, Logging, Tx, TxError};
+use seawall_runtime::{CHUNK_BYTES, Heap, HeapInfo, HeapOptions, Logging, Tx, TxError};
 use std::collections::hash_map::RandomState;
 use std::fs::{OpenOptions, Permissions};
 use std::hash::BuildHasher;
@@ -34,6 +35,9 @@ const FEW_LANES: u64 = 256;
 const MANY_LANES_MIN: u64 = 512 << 20;
 /// The part of a pool that logs may take, if they need not be as small as they can be.
 const LOG_SHARE: u64 = 32;
+
+/// Bytes of the root object of the heap.
+const ROOT_BYTES: u64 = root_words::LAYOUT + LAYOUT_BYTES as u64;
 
 /// What the root object of the heap holds, by offset.
 pub(crate) mod root_words {
@@ -149,7 +153,7 @@ impl ObjectPool {
     pub(crate) fn open(path: &Path, layout: Option<&[u8]>) -> Result<ObjectPool, Failure> {
         let file = fitting(|domain| {
             Pool::open_as(path, domain, |head, bytes| {
-                needs(head, bytes).map_err(|error| error.to_string())
+                needs(head, bytes).map_err(|failure| failure.text)
             })
         })?;
         let bytes = file.bytes();
@@ -159,6 +163,10 @@ impl ObjectPool {
             check_layout(&memory, &found, layout)?;
         }
         let (heap, _) = Heap::open(&memory, NAME, bytes)?;
+        let root: u64 = memory.load(root_words::at(heap.root(), root_words::ROOT));
+        if root != 0 && object::find_in(&memory, (heap.data(), bytes), root).is_err() {
+            return Err(Failure::invalid("the pool is damaged: its root object is none"));
+        }
         ObjectPool::start(file, heap)
     }
 
@@ -298,14 +306,18 @@ pub(crate) fn io_failure(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// The header of a pool of so many bytes.
-pub(crate) fn described<M: Memory>(memory: &M, bytes: u64) -> Result<HeapInfo, HeapError> {
-    Heap::read(memory, NAME, bytes)
+pub(crate) fn described<M: Memory>(memory: &M, bytes: u64) -> Result<HeapInfo, Failure> {
+    let info = Heap::read(memory, NAME, bytes)?;
+    if !info.stores_in_place() || info.root_bytes() < ROOT_BYTES {
+        return Err(Failure::invalid("a pool of that name, and not of this library"));
+    }
+    Ok(info)
 }
 
 /// What the pool needs that begins with the bytes of `head`.
-fn needs(head: &[u8], bytes: u64) -> Result<Needs, HeapError> {
+fn needs(head: &[u8], bytes: u64) -> Result<Needs, Failure> {
     let image = Image::from_pm(head.to_vec(), 0);
-    let info = Heap::read(&image, NAME, bytes)?;
+    let info = described(&image, bytes)?;
     Ok(Needs { used: bytes, dram_bytes: info.dram_bytes(), bytes_max: bytes })
 }
 
@@ -338,7 +350,7 @@ fn options_for(bytes: u64) -> HeapOptions {
         bytes_max: chunks * CHUNK_BYTES,
         threads,
         log_bytes,
-        root_bytes: root_words::LAYOUT + LAYOUT_BYTES as u64,
+        root_bytes: ROOT_BYTES,
         in_place: true,
         ..HeapOptions::default()
     };

@@ -87,6 +87,8 @@ struct ThreadTx {
     callback: Option<(Callback, *mut c_void)>,
     user_data: *mut c_void,
     at_commit: Vec<AtCommit>,
+    /// Whether a transaction could not be begun, and goes through the stages of one that aborts.
+    is_refused: bool,
 }
 
 /// The transaction below.
@@ -107,6 +109,7 @@ impl Default for ThreadTx {
             callback: None,
             user_data: std::ptr::null_mut(),
             at_commit: Vec::new(),
+            is_refused: false,
         }
     }
 }

@@ -87,3 +87,19 @@ fn each_library_refuses_the_pools_of_the_other_by_a_text() {
         printed(&program, makes, &["dump", pool]);
     }
 }
+
+#[test]
+fn calls_on_a_pool_that_is_not_open_are_errors() {
+    let Some(program) = compile("calls_on_a_pool_that_is_not_open", "closed") else { return };
+    let folder = pools();
+    let pool = pool_in(&folder, "pool");
+    let text = printed(&program, Whose::Ours, &[pool.to_str().unwrap()]);
+    let fails = |line: &&str| line.ends_with("errno 1");
+    let works = ["user data", "direct", "works"];
+    for line in text.lines() {
+        let is_known = works.iter().any(|name| line.starts_with(name));
+        assert!(is_known || fails(&line), "{text}");
+    }
+    assert_eq!(text.lines().filter(|line| *line == "transaction: stages 110, errno 1").count(), 2);
+    assert!(text.contains("works: 0, 1"), "{text}");
+}

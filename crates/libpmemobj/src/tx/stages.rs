@@ -55,8 +55,9 @@ unsafe extern "C" fn seawall_tx_begin(
             tx.stage = Stage::Work;
         }),
         Err(Refused::Outside(failure)) => {
-            with(|tx| tx.stage = Stage::OnAbort);
-            return failure.report();
+            let errno = failure.report();
+            with(|tx| (tx.stage, tx.errno, tx.is_refused) = (Stage::OnAbort, errno, true));
+            return errno;
         }
         Err(Refused::Inside(failure)) => {
             let errno = failure.report();
@@ -289,6 +290,10 @@ fn commit() -> Result<(), Failure> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmemobj_tx_end() -> c_int {
+    if with(|tx| std::mem::take(&mut tx.is_refused)) {
+        with(|tx| tx.stage = Stage::None);
+        return with(|tx| tx.errno);
+    }
     match with(|tx| tx.stage) {
         Stage::Work => fatal("pmemobj_tx_end called without pmemobj_tx_commit"),
         _ if with(|tx| tx.pool.is_none() && tx.stage == Stage::None && tx.levels.is_empty()) => {
@@ -317,10 +322,7 @@ unsafe extern "C" fn pmemobj_tx_end() -> c_int {
 }
 
 fn end_outermost() {
-    let Some(pool) = with(|tx| tx.pool) else {
-        // It could not be begun.
-        return with(|tx| tx.stage = Stage::None);
-    };
+    let pool = pool();
     let locks = with(|tx| std::mem::take(&mut tx.locks));
     for lock in locks.iter().rev() {
         unlock_for_tx(pool, *lock);

@@ -65,6 +65,11 @@ impl HeapInfo {
         self.heap.pm_bytes_max()
     }
 
+    /// As [`Heap::stores_in_place`].
+    pub fn stores_in_place(&self) -> bool {
+        self.heap.stores_in_place()
+    }
+
     /// As [`Heap::moves`].
     pub fn moves(&self) -> bool {
         self.heap.moves()
