@@ -6,8 +6,8 @@
 //! the other's pools.
 
 use crate::error::Failure;
-use crate::lanes::{LaneGuard, Lanes, Purpose};
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
+use seawall_lanes::{LaneGuard, LanePurpose, Lanes};
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_native::{FlushKind, NativeMemory, Needs, Pool, PoolOptions};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapError, HeapInfo, HeapOptions, Logging, Tx, TxError};
@@ -217,7 +217,7 @@ impl ObjectPool {
         &'static self,
         mut body: impl FnMut(&mut Tx<'_, 'static, NativeMemory<'static>>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut lane = LaneGuard::take(&self.lanes, Purpose::Call);
+        let mut lane = LaneGuard::take(&self.lanes, LanePurpose::Call, crate::thread::number());
         let mut refused = None;
         let outcome = lane.with_room(|session| {
             session.transaction_with(Logging::Redo, |tx| match body(tx) {
