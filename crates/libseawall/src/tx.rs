@@ -91,14 +91,18 @@ impl Using {
     }
 
     /// Ends the transaction, by a commit or not.
-    fn end(&mut self, pool: usize, is_good: bool) -> Result<(), Failure> {
+    fn end(mut self, pool: usize, is_good: bool) -> Result<(), Failure> {
         let running = self.running().take();
         thread::note_over(pool, self.0.number.swap(0, Release));
         let Some(Running { mut lane, paused: Some(paused), .. }) = running else {
             return Err(over());
         };
         let tx = lane.session().take_up(paused);
-        if is_good { tx.commit() } else { tx.abort() }.map_err(Failure::from)
+        let outcome = if is_good { tx.commit() } else { tx.abort() };
+        // The slot is the next thread's as soon as the lane is.
+        drop(self);
+        drop(lane);
+        Ok(outcome?)
     }
 }
 
@@ -140,7 +144,7 @@ pub(crate) fn leave_behind(handle: usize, number: u64, id: u64) {
     // Nothing is left half done that would be used again.
     let rolled_back = catch_unwind(AssertUnwindSafe(|| {
         if let Ok(pool) = opened(handle)
-            && let Ok(mut using) = slot_of(pool, number, id)
+            && let Ok(using) = slot_of(pool, number, id)
         {
             let _ = using.end(handle as usize, false);
         }
@@ -207,7 +211,7 @@ unsafe extern "C" fn sw_tx_begin(pool: *mut SwPool, kind: libc::c_int, into: *mu
 
 fn end(tx: SwTx, is_good: bool) -> Status {
     on_tx(tx, || {
-        let mut using = slot_of(opened(tx.pool)?, tx.number, thread_id()?)?;
+        let using = slot_of(opened(tx.pool)?, tx.number, thread_id()?)?;
         using.end(tx.pool as usize, is_good).map(|()| Status::Ok)
     })
 }

@@ -1,1 +1,7 @@
-//! Programs in C and C++ on libseawall.
+//! Programs in C and C++ on libseawall, compiled against it as it is installed: examples, kills,
+//! errors, and damaged files.
+
+mod errors;
+mod install;
+mod kills;
+mod support;
