@@ -31,6 +31,24 @@ const MAGIC: u64 = u64::from_le_bytes(*b"sw_pool\0");
 pub(crate) struct SwPool {
     magic: u64,
     open: AtomicPtr<OpenPool>,
+    /// The shell that was made before.
+    before: AtomicPtr<SwPool>,
+}
+
+/// The shell that was made last: so tools that look for lost memory find them all.
+static LAST: AtomicPtr<SwPool> = AtomicPtr::new(null_mut());
+
+impl SwPool {
+    /// A shell around an open pool.
+    fn new(pool: OpenPool) -> *mut SwPool {
+        let open = AtomicPtr::new(Box::into_raw(Box::new(pool)));
+        let shell =
+            Box::leak(Box::new(SwPool { magic: MAGIC, open, before: AtomicPtr::default() }));
+        let handle: *mut SwPool = shell;
+        // SAFETY: it is never freed.
+        unsafe { &*handle }.before.store(LAST.swap(handle, SeqCst), SeqCst);
+        handle
+    }
 }
 
 /// What is behind the handle of an open pool.
@@ -264,9 +282,8 @@ unsafe fn pool_by(
         // SAFETY: as above.
         let (path, wanted) = unsafe { (CStr::from_ptr(path), Wanted::of(options)?) };
         let pool = open(Path::new(OsStr::from_bytes(path.to_bytes())), &wanted)?;
-        let open = AtomicPtr::new(Box::into_raw(Box::new(pool)));
         // SAFETY: as above.
-        unsafe { give(into, Box::into_raw(Box::new(SwPool { magic: MAGIC, open }))) };
+        unsafe { give(into, SwPool::new(pool)) };
         Ok(Status::Ok)
     })
 }

@@ -73,3 +73,20 @@ fn a_damaged_file_gives_errors_and_ends_no_program() {
         assert!(use_damaged(&program, &whole, seed, false), "seed {seed} has no end");
     }
 }
+
+/// Valgrind knows no `clwb`.
+#[test]
+fn valgrind_finds_no_wrong_access_and_no_lost_memory() {
+    let test = "valgrind_finds_no_wrong_access";
+    let Some(program) = compile(test, "tests/c/errors.c", Linked::Shared) else { return };
+    let folder = pools();
+    let mut command = std::process::Command::new("valgrind");
+    command.args(["-q", "--error-exitcode=9", "--leak-check=full"]);
+    command.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]);
+    command.args(["--", program.path().to_str().unwrap(), &pool_in(&folder)]);
+    command.env("LD_LIBRARY_PATH", program.library()).env("SEAWALL_FLUSH", "clflush");
+    match command.output() {
+        Err(error) => println!("{test}: skipped, because there is no valgrind: {error}"),
+        Ok(output) => assert!(output.status.success(), "{}", told(&output)),
+    }
+}

@@ -163,3 +163,19 @@ fn every_function_has_its_manual_page() {
         assert!(done.status.success() && done.stderr.is_empty(), "{page:?}: {}", told(&done));
     }
 }
+
+/// The program on the page of the manual, run twice.
+#[test]
+fn the_program_of_the_page_counts_its_runs() {
+    let test = "the_program_of_the_page_counts_its_runs";
+    let page = fs::read_to_string(here().join("../../docs/libseawall.md")).unwrap();
+    let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("count.c");
+    fs::write(&source, program).unwrap();
+    let Some(program) = compile(test, source.to_str().unwrap(), Linked::Shared) else { return };
+    for run in 1..4 {
+        let output = program.command().current_dir(folder.path()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("run {run}\n"));
+    }
+}

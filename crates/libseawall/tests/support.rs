@@ -102,6 +102,15 @@ impl Program {
         command
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder of the library.
+    pub(crate) fn library(&self) -> &Path {
+        &self.library
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command().args(arguments).output().unwrap()
     }

@@ -34,9 +34,9 @@ pub(crate) fn run(folder: &Path, prefix: Option<&Path>) -> Result<()> {
             folder: &folder,
             prefix: prefix.unwrap_or(&folder),
         };
-        for path in installation.install()? {
-            println!("{}", path.display());
-        }
+        let files = installation.install()?;
+        let is_page = |path: &&PathBuf| path.starts_with(folder.join("share/man/man3"));
+        files.iter().filter(|path| !is_page(path)).for_each(|path| println!("{}", path.display()));
     }
     println!("to run a program with them: LD_LIBRARY_PATH={} PROGRAM", lib.display());
     Ok(())
