@@ -141,7 +141,8 @@ int sw_tx_begin(sw_pool *pool, int logging, sw_tx *tx);
 
 /*
  * Commits. After a crash before the return, all that the transaction did is there or nothing; after
- * the return, all is. If it fails, nothing has changed. The transaction is over in any case.
+ * the return, all is. If it fails, nothing has changed; but if it gives SW_DAMAGED, for one because
+ * the disk has failed, the next opening tells which. The transaction is over in any case.
  */
 int sw_tx_commit(sw_tx tx);
 

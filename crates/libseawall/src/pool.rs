@@ -237,8 +237,8 @@ pub(crate) fn opened(handle: *const SwPool) -> Result<&'static OpenPool, Failure
     let pool = unsafe { shell.open.load(Acquire).as_ref() };
     let pool = pool.ok_or_else(|| Failure::misuse("the pool is closed; open it again"))?;
     if pool.is_broken.load(Relaxed) {
-        let text = "an earlier call found the pool damaged; close it and restore the file from a \
-                    copy";
+        let text = "an earlier call has failed half way, as its text said; close the pool, and \
+                    open it again, or a copy";
         return Err(Failure::new(Status::Damaged, text));
     }
     Ok(pool)

@@ -192,8 +192,8 @@ pub(crate) fn boundary_with(
         let why = cause.downcast_ref::<String>().map(String::as_str);
         let why = why.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("a panic");
         let text = format!(
-            "the pool is damaged, or libseawall has a bug: {why}; close the pool and restore the \
-             file from a copy"
+            "{why}; the file is damaged, its disk fails, or libseawall has a bug: close the pool, \
+             and open it again, or a copy"
         );
         // What was thrown may throw again when it is dropped.
         std::mem::forget(cause);

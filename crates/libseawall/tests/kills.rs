@@ -4,10 +4,12 @@
 use crate::support::{Linked, Program, compile, number_of, pool_in, pools};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_clib::told;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
+use std::time::Duration;
 
 /// Runs a program, kills it when it has said so many lines and perhaps some more; gives the last
 /// number that each thread has said.
@@ -91,6 +93,26 @@ fn a_killed_phone_book_has_what_it_announced_and_at_most_one_step_of_each_thread
     let Some(program) = compile(test, "examples/phonebook.c", Linked::Shared) else { return };
     often(12, |lines| phonebook_killed(&program, 1, lines));
     often(6, |lines| phonebook_killed(&program, 64, 8 * lines));
+}
+
+/// A file that was not finished is refused, and nothing else.
+#[test]
+fn a_pool_whose_making_is_killed_is_whole_or_refused() {
+    let test = "a_pool_whose_making_is_killed";
+    let Some(program) = compile(test, "examples/phonebook.c", Linked::Shared) else { return };
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    for _ in 0..number_of("SEAWALL_KILLS", 60) {
+        let folder = pools();
+        let pool = pool_in(&folder);
+        let mut child = program.command().args([&pool, "list"]).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(rng.random_range(500..6000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let output = program.run(&[&pool, "list"]);
+        let said = told(&output);
+        let is_refused = said.contains("not a seawall pool") || said.contains("0 bytes");
+        assert!(output.status.success() || is_refused, "{said}");
+    }
 }
 
 #[test]
