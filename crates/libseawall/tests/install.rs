@@ -179,3 +179,11 @@ fn the_program_of_the_page_counts_its_runs() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("run {run}\n"));
     }
 }
+
+#[test]
+fn the_objects_of_cpp_do_what_the_calls_do() {
+    let test = "the_objects_of_cpp_do_what_the_calls_do";
+    let Some(program) = compile(test, "tests/c/objects.cpp", Linked::Shared) else { return };
+    let folder = pools();
+    program.printed(&[&pool_in(&folder)]);
+}
