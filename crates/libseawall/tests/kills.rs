@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Runs a program, kills it when it has said so many lines and perhaps some more; gives the last
 /// number that each thread has said.
@@ -41,9 +42,27 @@ fn listed(thread: u64, steps: u64) -> Vec<String> {
     kept.map(|step| format!("{} {thread}-{step}", thread * 1_000_000 + step)).collect()
 }
 
-fn phonebook_killed(program: &Program, threads: u64, lines: u64) {
+/// The kinds of pools.
+#[derive(Clone, Copy)]
+enum Made<'a> {
+    /// By the program itself.
+    Usual,
+    /// For stores in place, by this program.
+    InPlace(&'a Program),
+}
+
+/// A folder for the pool of a program that calls its data so, and the pool.
+fn made(kind: Made<'_>, layout: &str) -> (TempDir, String) {
     let folder = pools();
     let pool = pool_in(&folder);
+    if let Made::InPlace(plain) = kind {
+        plain.printed(&[&pool, "make", layout]);
+    }
+    (folder, pool)
+}
+
+fn phonebook_killed(program: &Program, kind: Made<'_>, threads: u64, lines: u64) {
+    let (_folder, pool) = made(kind, "phonebook 1");
     let last = killed(program, &[&pool, "fill", &threads.to_string(), "100000"], lines);
     let found = program.printed(&[&pool, "list"]);
     for thread in 0..threads {
@@ -58,9 +77,8 @@ fn phonebook_killed(program: &Program, threads: u64, lines: u64) {
     }
 }
 
-fn accounts_killed(program: &Program, threads: u64, lines: u64) {
-    let folder = pools();
-    let pool = pool_in(&folder);
+fn accounts_killed(program: &Program, kind: Made<'_>, threads: u64, lines: u64) {
+    let (_folder, pool) = made(kind, "accounts 1");
     let last = killed(program, &[&pool, "transfer", &threads.to_string(), "100000"], lines);
     for line in program.printed(&[&pool, "check"]).lines() {
         let (thread, found) = line.split_once(' ').unwrap();
@@ -91,8 +109,11 @@ fn often(usual: u64, mut kill: impl FnMut(u64)) {
 fn a_killed_phone_book_has_what_it_announced_and_at_most_one_step_of_each_thread_more() {
     let test = "a_killed_phone_book_has_what_it_announced";
     let Some(program) = compile(test, "examples/phonebook.c", Linked::Shared) else { return };
-    often(12, |lines| phonebook_killed(&program, 1, lines));
-    often(6, |lines| phonebook_killed(&program, 64, 8 * lines));
+    let Some(plain) = compile(test, "tests/c/plain.c", Linked::Shared) else { return };
+    for kind in [Made::Usual, Made::InPlace(&plain)] {
+        often(10, |lines| phonebook_killed(&program, kind, 1, lines));
+        often(5, |lines| phonebook_killed(&program, kind, 64, 8 * lines));
+    }
 }
 
 /// A file that was not finished is refused, and nothing else.
@@ -119,8 +140,11 @@ fn a_pool_whose_making_is_killed_is_whole_or_refused() {
 fn killed_accounts_have_the_same_sum_and_what_they_announced() {
     let test = "killed_accounts_have_the_same_sum";
     let Some(program) = compile(test, "examples/accounts.cpp", Linked::Shared) else { return };
-    often(12, |lines| accounts_killed(&program, 1, lines));
-    often(6, |lines| accounts_killed(&program, 64, 8 * lines));
+    let Some(plain) = compile(test, "tests/c/plain.c", Linked::Shared) else { return };
+    for kind in [Made::Usual, Made::InPlace(&plain)] {
+        often(10, |lines| accounts_killed(&program, kind, 1, lines));
+        often(5, |lines| accounts_killed(&program, kind, 64, 8 * lines));
+    }
 }
 
 #[test]

@@ -205,6 +205,20 @@ static void addresses(void)
     GIVES(strstr(sw_status_name(-1), "no status") != NULL ? SW_OK : SW_INVALID, SW_OK, "");
 }
 
+static void in_place(void)
+{
+    char local;
+    char *const at = sw_direct(pool, root);
+    OK(sw_persist(pool, at, 8));
+    OK(sw_flush(pool, at, 0));
+    OK(sw_flush(pool, at + 3, 1));
+    OK(sw_drain(pool));
+    GIVES(sw_persist(pool, &local, 1), SW_INVALID, "not in this pool");
+    GIVES(sw_persist(pool, NULL, 1), SW_INVALID, "not in this pool");
+    GIVES(sw_persist(pool, at, SIZE_MAX), SW_INVALID, "not in this pool");
+    GIVES(sw_flush(NULL, at, 1), SW_INVALID, "NULL");
+}
+
 static void maps(void)
 {
     const sw_ref map = root, ordered = root + 8;
@@ -326,7 +340,7 @@ static void closed(void)
 
 int main(int argc, char **argv)
 {
-    const struct sw_options options = {.bytes = 1 << 20, .bytes_max = 2 << 20, .threads = 4};
+    struct sw_options options = {.bytes = 1 << 20, .bytes_max = 2 << 20, .threads = 4};
     if (argc < 2)
         return 2;
     snprintf(path, sizeof path, "%s", argv[1]);
@@ -336,6 +350,15 @@ int main(int argc, char **argv)
     OK(sw_pool_create(path, &options, &pool));
     transactions();
     addresses();
+    maps();
+    full();
+    closed();
+
+    unlink(path);
+    options.in_place = 1;
+    OK(sw_pool_create(path, &options, &pool));
+    transactions();
+    in_place();
     maps();
     full();
     closed();

@@ -1,6 +1,8 @@
 /*
  * A counter that is stored and made durable without transactions, and by one now and then; each
  * value is said when it is durable.
+ *
+ *   plain POOL run | read | make LAYOUT
  */
 #include <libseawall.h>
 
@@ -25,6 +27,12 @@ int main(int argc, char **argv)
     sw_ref root;
     if (argc < 3)
         return 2;
+    if (argc == 4) { /* makes a pool for another program */
+        const struct sw_options other = {.in_place = 1, .layout = argv[3]};
+        must(sw_pool_create(argv[1], &other, &pool));
+        must(sw_pool_close(pool));
+        return 0;
+    }
     int status = sw_pool_open(argv[1], &options, &pool);
     if (status == SW_MISSING)
         status = sw_pool_create(argv[1], &options, &pool);
