@@ -7,18 +7,22 @@
 //! sources may be linked with it, for what stable Rust cannot define: functions with any number of
 //! arguments.
 //!
-//! [`LIBRARIES`] is the table of the libraries that seawall replaces. [`SharedLibrary::link`] makes
-//! one; [`built_beside_this_test`] finds the static library that cargo has built for a test, and a
-//! [`Trial`] runs a program on it and on that of the system.
+//! [`LIBRARIES`] is the table of the libraries. [`SharedLibrary::link`] makes one, and an
+//! [`Installation`] what programs are built with; [`built_beside_this_test`] finds the static
+//! library that cargo has built for a test, and a [`Trial`] runs a program on it and on that of the
+//! system.
 
 #![forbid(unsafe_code)]
 
 mod exports;
+mod install;
+mod manual;
 mod table;
 mod trial;
 
 pub use exports::{ExportedSymbol, exports};
-pub use table::{LIBRARIES, LibraryEntry};
+pub use install::Installation;
+pub use table::{DevelopmentFiles, LIBRARIES, LibraryEntry};
 pub use trial::{Trial, TrialProgram, Whose, told};
 
 use std::ffi::OsString;

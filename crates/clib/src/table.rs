@@ -1,4 +1,4 @@
-//! The libraries of others that seawall replaces: the one place that lists them.
+//! The libraries that C programs load: the one place that lists them.
 
 /// A library that `cargo run -p seawall-xtask -- c-libraries` makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +15,26 @@ pub struct LibraryEntry {
     pub symbols: &'static str,
     /// C sources that are linked with it, from the root of the workspace.
     pub sources: &'static [&'static str],
+    /// What programs are built with. A library that takes another's place needs none: programs were
+    /// built with the other's.
+    pub development: Option<DevelopmentFiles>,
+}
+
+/// What programs are built with, from the root of the workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DevelopmentFiles {
+    /// What the library is, for pkg-config and CMake.
+    pub description: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// The name of the CMake package, and of the target in it.
+    pub cmake: &'static str,
+    /// The header of C: its comments are the manual pages of section 3.
+    pub header: &'static str,
+    /// Other headers.
+    pub more_headers: &'static [&'static str],
+    /// Manual pages that are written by hand.
+    pub pages: &'static [&'static str],
 }
 
 /// All of them.
@@ -26,6 +46,7 @@ pub const LIBRARIES: &[LibraryEntry] = &[
         version: "LIBPMEM_1.0",
         symbols: "crates/libpmem/symbols.txt",
         sources: &[],
+        development: None,
     },
     LibraryEntry {
         name: "pmemobj",
@@ -34,6 +55,23 @@ pub const LIBRARIES: &[LibraryEntry] = &[
         version: "LIBPMEMOBJ_1.0",
         symbols: "crates/libpmemobj/symbols.txt",
         sources: &["crates/libpmemobj/src/shim.c"],
+        development: None,
+    },
+    LibraryEntry {
+        name: "seawall",
+        package: "seawall-libseawall",
+        soname: "libseawall.so.0",
+        version: "LIBSEAWALL_0.1",
+        symbols: "crates/libseawall/symbols.txt",
+        sources: &[],
+        development: Some(DevelopmentFiles {
+            description: "Persistent memory: pools, transactions and maps that survive crashes",
+            version: env!("CARGO_PKG_VERSION"),
+            cmake: "seawall",
+            header: "crates/libseawall/include/libseawall.h",
+            more_headers: &["crates/libseawall/include/libseawall.hpp"],
+            pages: &["crates/libseawall/man/libseawall.7"],
+        }),
     },
 ];
 

@@ -434,6 +434,20 @@ impl KvMap {
     /// hundred, which are copied out together, are as they were at one moment. `each` may use the
     /// map.
     pub fn for_each<M: Memory>(&self, memory: &M, mut each: impl FnMut(&[u8], &[u8])) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.for_each_of(memory, from, &mut each);
+        }
+    }
+
+    /// One of the parts of [`for_each`](KvMap::for_each), for programs that come back for the next:
+    /// the one at `from`, which is 0 for the first. Gives where the next one is.
+    pub fn for_each_of<M: Memory>(
+        &self,
+        memory: &M,
+        from: u64,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Option<u64> {
         let copy = |_, word| {
             let record = Addr::from_bits(word);
             let lengths = Lengths::of(memory.load(record));
@@ -441,9 +455,11 @@ impl KvMap {
             memory.read(record.plus(8), &mut bytes);
             (lengths, bytes)
         };
-        self.table.each(memory, copy, |(lengths, bytes)| {
+        let (copies, next) = self.table.part(memory, from, copy);
+        for (lengths, bytes) in copies {
             each(&bytes[..lengths.key], &bytes[lengths.value_at() - 8..]);
-        });
+        }
+        next
     }
 
     /// Checks everything that holds of a map, on bytes that may be anything; no other thread may

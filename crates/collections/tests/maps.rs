@@ -277,6 +277,42 @@ fn what_is_no_map_of_the_kind_is_not_opened_as_one() {
 }
 
 #[test]
+fn a_map_that_is_shown_part_by_part_shows_all_that_stays_once_while_it_grows_and_shrinks() {
+    let options = heap_options(1, 64);
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
+    let mut session = heap.join(&image);
+    let map = session.transaction(|tx| KvMap::create(tx, heap.root(), &TINY)).expect("room");
+    let key = |number: u64| number.to_le_bytes();
+    for number in 0..400 {
+        map.insert(&mut session, &key(number), b"stays").expect("room");
+    }
+    let mut counts = vec![0; 400];
+    let (mut next, mut part) = (Some(0), 0);
+    while let Some(from) = next {
+        next = map.for_each_of(&image, from, |key, value| {
+            let number = u64::from_le_bytes(key.try_into().expect("eight bytes"));
+            if value == b"stays" {
+                counts[number as usize] += 1;
+            }
+        });
+        // Segments are split, and merged again.
+        for number in 1000..1100 {
+            match part % 4 {
+                0 => drop(map.insert(&mut session, &key(number + 100 * part), b"goes")),
+                3 => (0..4).for_each(|back| {
+                    drop(map.remove(&mut session, &key(number + 100 * (part - back))));
+                }),
+                _ => {}
+            }
+        }
+        part += 1;
+    }
+    assert!(part > 4, "{part} parts");
+    assert_eq!(counts, vec![1; 400]);
+}
+
+#[test]
 fn two_maps_of_one_heap_hash_differently_and_a_copy_of_a_pool_alike() {
     let order = |uuid| {
         let options = heap_options(1, 4);

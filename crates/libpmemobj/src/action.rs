@@ -5,12 +5,12 @@
 //! twice.
 
 use crate::error::Failure;
-use crate::lanes::{LaneGuard, Purpose};
 use crate::object::{self, Wanted};
 use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{ACTION_HEAP, ACTION_MEM, Action, Oid, Pop, flags};
 use libc::c_int;
+use seawall_lanes::{LaneGuard, LanePurpose};
 use seawall_memory::Addr;
 
 /// What `data[0]` says.
@@ -71,7 +71,7 @@ fn reserve(pool: &'static ObjectPool, action: &mut Action, wanted: Wanted) -> Re
     }
     wanted.check()?;
     let wanted = wanted.in_class(pool)?;
-    let mut lane = LaneGuard::take(&pool.lanes, Purpose::Call);
+    let mut lane = LaneGuard::take(&pool.lanes, LanePurpose::Call, crate::thread::number());
     let block = lane.with_room(|session| session.reserve(wanted.block_bytes()))?;
     let (at, usable) = (object::write_header(pool, block, wanted), wanted.usable());
     object::flush_header(pool, block, at);
@@ -111,7 +111,7 @@ fn publish(pool: &'static ObjectPool, actions: &[Action]) -> Result<(), Failure>
 }
 
 fn cancel(pool: &'static ObjectPool, actions: &[Action]) {
-    let mut lane = LaneGuard::take(&pool.lanes, Purpose::Call);
+    let mut lane = LaneGuard::take(&pool.lanes, LanePurpose::Call, crate::thread::number());
     for action in actions {
         if let Ok(Meaning::Publish { block, .. }) = meaning(pool, action) {
             // What was published is none any more.

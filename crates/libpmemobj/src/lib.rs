@@ -16,7 +16,6 @@ mod check;
 mod ctl;
 mod defrag;
 mod error;
-mod lanes;
 mod lists;
 mod locks;
 mod object;

@@ -6,9 +6,9 @@
 //! the other's pools.
 
 use crate::error::Failure;
-use crate::lanes::{LaneGuard, Lanes, Purpose};
 use crate::object;
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
+use seawall_lanes::{LaneGuard, LanePurpose, Lanes};
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_native::{
     DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolError,
@@ -233,7 +233,8 @@ impl ObjectPool {
         &'static self,
         body: impl FnMut(&mut Tx<'_, 'static, NativeMemory<'static>>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.atomically_in(&mut LaneGuard::take(&self.lanes, Purpose::Call), body)
+        let mut lane = LaneGuard::take(&self.lanes, LanePurpose::Call, crate::thread::number());
+        self.atomically_in(&mut lane, body)
     }
 
     /// As [`atomically`](ObjectPool::atomically), in a lane that the caller has.

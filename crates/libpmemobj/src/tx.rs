@@ -13,12 +13,12 @@ mod ranges;
 mod stages;
 
 use crate::error::{Failure, fatal};
-use crate::lanes::LaneGuard;
 use crate::locks::TxLock;
 use crate::object::PoolTx;
 use crate::pool::ObjectPool;
 use crate::types::{Pop, flags};
 use libc::{c_int, c_void};
+use seawall_lanes::LaneGuard;
 use seawall_memory::Addr;
 use seawall_runtime::{Paused, TxError};
 use std::cell::RefCell;

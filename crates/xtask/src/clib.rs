@@ -1,14 +1,16 @@
-//! Makes the shared objects that C programs load: `cargo run -p seawall-xtask -- c-libraries DIR`.
+//! Makes the libraries for C programs: `cargo run -p seawall-xtask -- c-libraries DIR`.
 //!
-//! The table in `seawall-clib` says which. They are built for release, and go into `DIR/lib`.
+//! The table in `seawall-clib` says which. They are built for release, and go into `DIR/lib`. For
+//! those that programs are written for, headers, manual pages and the files of pkg-config and CMake
+//! are beside it; with `--prefix PREFIX` they say that `DIR` will be there.
 
 use crate::workspace::{cargo, metadata};
 use anyhow::{Context, Result, bail};
-use seawall_clib::{LIBRARIES, LibraryEntry, SharedLibrary};
+use seawall_clib::{Installation, LIBRARIES, LibraryEntry, SharedLibrary};
 use std::path::{Path, PathBuf};
 
-/// Builds and links all of them; prints where each one is.
-pub(crate) fn run(folder: &Path) -> Result<()> {
+/// Builds, links and installs all of them; prints where each one is.
+pub(crate) fn run(folder: &Path, prefix: Option<&Path>) -> Result<()> {
     let metadata = metadata(Path::new(env!("CARGO_MANIFEST_DIR")))?;
     let path = |key: &str| metadata[key].as_str().map(PathBuf::from);
     let root = path("workspace_root").context("cargo names no workspace root")?;
@@ -21,12 +23,22 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     if !command.status().context("cannot run cargo build")?.success() {
         bail!("cargo build failed; its messages are above");
     }
-    let folder = std::path::absolute(folder.join("lib"))?;
-    for library in LIBRARIES {
-        let path = link(library, &root, &target.join("release"), &folder)?;
-        println!("{}", path.display());
+    let folder = std::path::absolute(folder)?;
+    let (built, lib) = (target.join("release"), folder.join("lib"));
+    for entry in LIBRARIES {
+        println!("{}", link(entry, &root, &built, &lib)?.display());
+        let installation = Installation {
+            entry,
+            root: &root,
+            archive: &built.join(entry.archive()),
+            folder: &folder,
+            prefix: prefix.unwrap_or(&folder),
+        };
+        let files = installation.install()?;
+        let is_page = |path: &&PathBuf| path.starts_with(folder.join("share/man/man3"));
+        files.iter().filter(|path| !is_page(path)).for_each(|path| println!("{}", path.display()));
     }
-    println!("to run a program with them: LD_LIBRARY_PATH={} PROGRAM", folder.display());
+    println!("to run a program with them: LD_LIBRARY_PATH={} PROGRAM", lib.display());
     Ok(())
 }
 

@@ -24,7 +24,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
-                     tidy | docs | package | sanitize address|thread|miri | c-libraries DIR";
+                     tidy | docs | package | sanitize address|thread|miri | \
+                     c-libraries DIR [--prefix PREFIX]";
 
 fn main() -> ExitCode {
     match chore() {
@@ -43,7 +44,11 @@ fn chore() -> Result<ExitCode> {
         ["tidy"] => tidy(),
         ["docs"] => Ok(if docs::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
         ["c-libraries", folder] => {
-            clib::run(Path::new(folder))?;
+            clib::run(Path::new(folder), None)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ["c-libraries", folder, "--prefix", prefix] => {
+            clib::run(Path::new(folder), Some(Path::new(prefix)))?;
             Ok(ExitCode::SUCCESS)
         }
         ["package"] => Ok(if package::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),

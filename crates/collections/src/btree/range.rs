@@ -72,6 +72,51 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         })
     }
 
+    /// Copies the first entries whose keys are in `range` to `into`, in ascending order, as many as
+    /// there are and as it holds; gives how many. Otherwise as [`range`](Tree::range).
+    ///
+    /// # Errors
+    /// When the tree is damaged.
+    pub fn copy_range<M: Memory>(
+        &self,
+        session: &mut Session<'_, M>,
+        range: impl RangeBounds<u64>,
+        into: &mut [(u64, u64)],
+    ) -> Result<usize, BTreeError> {
+        self.copy(&mut Reader(session), &range, into)
+    }
+
+    /// As [`copy_range`](Tree::copy_range), as a transaction sees it; it stays until that is over.
+    ///
+    /// # Errors
+    /// As [`range_in`](Tree::range_in).
+    pub fn copy_range_in<M: Memory>(
+        &self,
+        tx: &mut Tx<'_, '_, M>,
+        range: impl RangeBounds<u64>,
+        into: &mut [(u64, u64)],
+    ) -> Result<usize, BTreeError> {
+        self.copy(&mut Writer(tx), &range, into)
+    }
+
+    fn copy(
+        &self,
+        walker: &mut impl Walker,
+        range: &impl RangeBounds<u64>,
+        into: &mut [(u64, u64)],
+    ) -> Result<usize, BTreeError> {
+        let mut count = 0;
+        if into.is_empty() {
+            return Ok(count);
+        }
+        self.scan(walker, range, |key, value| {
+            into[count] = (key, value);
+            count += 1;
+            if count < into.len() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(count)
+    }
+
     /// The entry of the least key. Under concurrency: of some moment while it ran, unless smaller
     /// keys came and went.
     ///

@@ -88,22 +88,32 @@ impl Table {
         copy: impl Fn(u64, u64) -> T,
         mut each: impl FnMut(T),
     ) {
-        let mut from = 0;
-        loop {
-            let (segment, held) = self.hold(memory, from);
-            let mut entries = segment.live(memory, from);
-            entries.sort_unstable();
-            let copies: Vec<T> = entries.into_iter().map(|(hash, word)| copy(hash, word)).collect();
-            if let Some(held) = held {
-                held.release(memory);
-            }
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let copies;
+            (copies, next) = self.part(memory, from, &copy);
             copies.into_iter().for_each(&mut each);
-            let last = from | u64::MAX.checked_shr(segment.depth).unwrap_or(0);
-            match last.checked_add(1) {
-                Some(next) => from = next,
-                None => return,
-            }
         }
+    }
+
+    /// As [`each`](Table::each), of the one segment that has the hash `from`, and of that what is
+    /// not before it; also gives where the next segment begins.
+    pub(crate) fn part<M: Memory, T>(
+        &self,
+        memory: &M,
+        from: u64,
+        copy: impl Fn(u64, u64) -> T,
+    ) -> (Vec<T>, Option<u64>) {
+        let (segment, held) = self.hold(memory, from);
+        let mut entries = segment.live(memory, from);
+        entries.retain(|(hash, _)| *hash >= from);
+        entries.sort_unstable();
+        let copies = entries.into_iter().map(|(hash, word)| copy(hash, word)).collect();
+        if let Some(held) = held {
+            held.release(memory);
+        }
+        let last = from | u64::MAX.checked_shr(segment.depth).unwrap_or(0);
+        (copies, last.checked_add(1))
     }
 
     /// How many entries there are.

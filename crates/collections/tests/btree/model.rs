@@ -41,7 +41,13 @@ fn follows_the_model<const SLOTS: usize, const KEYS: usize>(
         let mut found = Vec::new();
         tree.range(&mut session, *from..*to, |key, value| found.push((key, value))).unwrap();
         let wanted = state.iter().filter(|(key, _)| (*from..*to).contains(*key));
-        prop_assert!(found.into_iter().eq(wanted.map(|(key, value)| (*key, *value))));
+        let wanted: Vec<(u64, u64)> = wanted.map(|(key, value)| (*key, *value)).collect();
+        prop_assert_eq!(&found, &wanted);
+        let mut some = [(0, 0); 3];
+        let count = tree.copy_range(&mut session, *from..*to, &mut some).unwrap();
+        prop_assert_eq!(&some[..count], &wanted[..wanted.len().min(3)]);
+        let count = tree.copy_range(&mut session, *from..*to, &mut []).unwrap();
+        prop_assert_eq!(count, 0);
     }
     let pair = |entry: Option<(&u64, &u64)>| Ok(entry.map(|(key, value)| (*key, *value)));
     prop_assert_eq!(tree.first(&mut session), pair(state.first_key_value()));

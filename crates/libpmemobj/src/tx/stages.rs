@@ -5,12 +5,12 @@ use super::{
     must_work, pool, with,
 };
 use crate::error::{Failure, fatal, set_errno};
-use crate::lanes::{LaneGuard, Purpose};
 use crate::locks::{LOCK_BYTES, TxLock, lock_for_tx, unlock_for_tx};
 use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{Pop, flags};
 use libc::{c_int, c_void};
+use seawall_lanes::{LaneGuard, LanePurpose};
 use seawall_memory::Addr;
 use seawall_runtime::Logging;
 use std::mem::MaybeUninit;
@@ -139,7 +139,7 @@ fn begin(pop: Pop) -> Result<OnFailure, Refused> {
 
 /// Begins the outermost level.
 fn start(pool: &'static ObjectPool) -> Result<(), Failure> {
-    let mut lane = LaneGuard::take(&pool.lanes, Purpose::Transaction);
+    let mut lane = LaneGuard::take(&pool.lanes, LanePurpose::Transaction, crate::thread::number());
     let paused = lane.session().start(Logging::Undo)?.pause();
     with(|tx| {
         tx.pool = Some(pool);

@@ -5,7 +5,6 @@
 //! meet only when there are more of them than lanes. Some lanes are for calls only: they never wait
 //! for a lock of the program, so a thread that holds one can always go on and release it.
 
-use crate::thread;
 use seawall_memory::MemoryExt;
 use seawall_native::{NativeMemory, Pool};
 use seawall_runtime::{Heap, Reservations, Session, TxError};
@@ -15,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(crate) type LaneSession = Session<'static, NativeMemory<'static>>;
+/// The session of a lane.
+pub type LaneSession = Session<'static, NativeMemory<'static>>;
 
 /// Lanes that no transaction takes.
 const FOR_CALLS: usize = 8;
@@ -29,13 +29,15 @@ const RELEASES: usize = 1024;
 
 /// What a lane is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum LanePurpose {
     /// One call.
     Call,
+    /// A transaction, which can last.
     Transaction,
 }
 
-pub(crate) struct Lanes {
+/// The lanes of an open pool.
+pub struct Lanes {
     file: &'static Pool,
     heap: Heap,
     reservations: Reservations,
@@ -64,7 +66,7 @@ unsafe impl Send for Lanes {}
 
 impl Lanes {
     /// As many lanes as the heap has threads.
-    pub(crate) fn new(file: &'static Pool, heap: Heap) -> Lanes {
+    pub fn new(file: &'static Pool, heap: Heap) -> Lanes {
         let lane = |number| Lane {
             is_taken: AtomicBool::new(false),
             memory: Box::into_raw(Box::new(file.memory(number))),
@@ -83,7 +85,7 @@ impl Lanes {
     }
 
     /// Ends all sessions, when no thread uses the pool any more; its logs are empty then.
-    pub(crate) fn end(self) {
+    pub fn end(self) {
         let Lanes { file, heap, lanes, .. } = self;
         for Lane { memory, session, .. } in lanes {
             if let Some(session) = session.into_inner() {
@@ -94,6 +96,15 @@ impl Lanes {
         }
         let memory = file.memory(0);
         heap.join(&memory).retire();
+    }
+
+    /// Takes all lanes for good, before the pool ends; takes none, and is false, if one is in use.
+    pub fn take_all(&self) -> bool {
+        let taken = (0..self.lanes.len()).take_while(|number| self.try_take(*number)).count();
+        if taken < self.lanes.len() {
+            (0..taken).for_each(|number| self.release(number));
+        }
+        taken == self.lanes.len()
     }
 
     /// The session of a lane that the caller has.
@@ -111,24 +122,23 @@ impl Lanes {
     }
 
     #[inline]
-    fn take(&self, purpose: Purpose) -> usize {
+    fn take(&self, purpose: LanePurpose, mut preferred: usize) -> usize {
         let for_all = self.lanes.len() - FOR_CALLS.min(self.lanes.len() / 2);
-        let mut preferred = thread::number();
         if preferred >= for_all {
             preferred %= for_all;
         }
         if self.try_take(preferred) { preferred } else { self.take_other(purpose, preferred) }
     }
 
-    fn try_any(&self, purpose: Purpose, preferred: usize) -> Option<usize> {
+    fn try_any(&self, purpose: LanePurpose, preferred: usize) -> Option<usize> {
         let for_all = self.lanes.len() - FOR_CALLS.min(self.lanes.len() / 2);
         let others = (preferred + 1..for_all).chain(0..preferred);
-        let rest = if purpose == Purpose::Call { for_all..self.lanes.len() } else { 0..0 };
+        let rest = if purpose == LanePurpose::Call { for_all..self.lanes.len() } else { 0..0 };
         std::iter::once(preferred).chain(others).chain(rest).find(|lane| self.try_take(*lane))
     }
 
     #[cold]
-    fn take_other(&self, purpose: Purpose, preferred: usize) -> usize {
+    fn take_other(&self, purpose: LanePurpose, preferred: usize) -> usize {
         if let Some(lane) = self.try_any(purpose, preferred) {
             return lane;
         }
@@ -174,17 +184,26 @@ impl Lanes {
 }
 
 /// A lane that this thread has, until it is dropped.
-pub(crate) struct LaneGuard {
+pub struct LaneGuard {
     lanes: &'static Lanes,
     number: usize,
 }
 
 impl LaneGuard {
-    pub(crate) fn take(lanes: &'static Lanes, purpose: Purpose) -> LaneGuard {
-        LaneGuard { lanes, number: lanes.take(purpose) }
+    /// Takes a lane: that of this number, which is the thread's own, unless there are fewer lanes
+    /// or another thread has it. Waits while all are taken.
+    #[inline]
+    pub fn take(lanes: &'static Lanes, purpose: LanePurpose, preferred: usize) -> LaneGuard {
+        LaneGuard { lanes, number: lanes.take(purpose, preferred) }
     }
 
-    pub(crate) fn session(&mut self) -> &mut LaneSession {
+    /// The number of the lane.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The session of the lane.
+    pub fn session(&mut self) -> &mut LaneSession {
         let place = self.lanes.lanes[self.number].session.get();
         // SAFETY: this guard alone has the lane, and is borrowed for as long as the session.
         unsafe { &mut *place }.get_or_insert_with(|| self.lanes.join(self.number))
@@ -192,7 +211,10 @@ impl LaneGuard {
 
     /// Does `action`. If there is no room for it, lets the other lanes return their free space,
     /// those in use when they are released, and tries again for a while.
-    pub(crate) fn with_room<T>(
+    ///
+    /// # Errors
+    /// What `action` returns.
+    pub fn with_room<T>(
         &mut self,
         mut action: impl FnMut(&mut LaneSession) -> Result<T, TxError>,
     ) -> Result<T, TxError> {
@@ -214,7 +236,7 @@ impl LaneGuard {
 
     /// Does `action` with a session that takes free blocks from the front of the pool, also those
     /// of the lanes that are not in use.
-    pub(crate) fn packing<T>(&mut self, action: impl FnOnce(&mut LaneGuard) -> T) -> T {
+    pub fn packing<T>(&mut self, action: impl FnOnce(&mut LaneGuard) -> T) -> T {
         self.gather_space();
         self.lanes.give_up_space(self.number);
         self.session().set_packing(true);

@@ -1,0 +1,96 @@
+//! The options with which a pool is made or opened: `struct sw_options`.
+
+use crate::status::Failure;
+use libc::{c_char, c_int};
+use seawall_native::Domain;
+use seawall_runtime::HeapOptions;
+use std::ffi::CStr;
+
+/// `struct sw_options`; what is 0 or null has its default.
+#[repr(C)]
+pub(crate) struct Options {
+    bytes: u64,
+    bytes_max: u64,
+    root_bytes: u64,
+    threads: u64,
+    log_bytes: u64,
+    layout: *const c_char,
+    domain: c_int,
+    in_place: c_int,
+    reserved: [u64; 4],
+}
+
+const BYTES: u64 = 1 << 20;
+const BYTES_MAX: u64 = 1 << 30;
+const ROOT_BYTES: u64 = 1 << 10;
+const THREADS: u64 = 64;
+const LOG_BYTES: u64 = 64 << 10;
+
+/// What the options mean.
+pub(crate) struct Wanted {
+    pub(crate) heap: HeapOptions,
+    pub(crate) domain: Option<Domain>,
+    pub(crate) layout: String,
+}
+
+/// A number for the layout's name: FNV-1a of 64 bits.
+fn shape_of(layout: &str) -> u64 {
+    layout.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn or(value: u64, usual: u64) -> u64 {
+    if value == 0 { usual } else { value }
+}
+
+impl Wanted {
+    /// # Safety
+    /// The options are null, or whole; their layout is null or a C string.
+    pub(crate) unsafe fn of(options: *const Options) -> Result<Wanted, Failure> {
+        const NONE: Options = Options {
+            bytes: 0,
+            bytes_max: 0,
+            root_bytes: 0,
+            threads: 0,
+            log_bytes: 0,
+            layout: std::ptr::null(),
+            domain: 0,
+            in_place: 0,
+            reserved: [0; 4],
+        };
+        // SAFETY: the caller vouches for them.
+        let given = unsafe { options.as_ref() }.unwrap_or(&NONE);
+        if given.reserved != [0; 4] {
+            let text = "options.reserved is not zero; begin with `struct sw_options options = {0}`";
+            return Err(Failure::invalid(text));
+        }
+        let domain = match given.domain {
+            0 => None,
+            1 => Some(Domain::Page),
+            2 => Some(Domain::Line),
+            3 => Some(Domain::None),
+            other => {
+                let text = format!("options.domain is {other}; choose one of enum sw_domain");
+                return Err(Failure::invalid(text));
+            }
+        };
+        let layout = match given.layout.is_null() {
+            true => String::new(),
+            // SAFETY: as above.
+            false => unsafe { CStr::from_ptr(given.layout) }.to_string_lossy().into_owned(),
+        };
+        let bytes = or(given.bytes, BYTES);
+        let heap = HeapOptions {
+            bytes,
+            bytes_max: or(given.bytes_max, BYTES_MAX.max(bytes)),
+            threads: or(given.threads, THREADS),
+            log_bytes: or(given.log_bytes, LOG_BYTES),
+            root_bytes: or(given.root_bytes, ROOT_BYTES),
+            root_shape: shape_of(&layout),
+            in_place: given.in_place != 0,
+            ..HeapOptions::default()
+        };
+        Ok(Wanted { heap, domain, layout })
+    }
+}

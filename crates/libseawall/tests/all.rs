@@ -1,0 +1,9 @@
+//! Programs in C and C++ on libseawall, compiled against it as it is installed: examples, kills,
+//! errors, and damaged files.
+
+#![cfg(target_os = "linux")]
+
+mod errors;
+mod install;
+mod kills;
+mod support;
