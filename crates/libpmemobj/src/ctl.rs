@@ -9,7 +9,7 @@ use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{BYTES_MAX, Pop, text_of};
 use libc::{c_char, c_int, c_longlong, c_uint, c_void};
-use seawall_runtime::BLOCK_BYTES_MAX;
+use seawall_runtime::{BLOCK_BYTES_MAX, CHUNK_BYTES};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -252,7 +252,7 @@ unsafe fn access_number(
                 };
                 set(number, value, wanted)?;
                 if let Some(pool) = pool.filter(|_| number.name == STATS) {
-                    pool.settings.before.store(allocated(pool)?.0, Relaxed);
+                    pool.settings.before.store(used(pool)?.all, Relaxed);
                 }
             }
             (How::Exec, _) => return Err(unknown(number.name)),
@@ -275,15 +275,30 @@ fn set(number: &Number, value: &AtomicI64, wanted: i64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes of all objects, and of those in blocks.
-fn allocated(pool: &ObjectPool) -> Result<(u64, u64), Failure> {
-    let (mut all, mut small) = (0, 0);
+/// Bytes of what a pool has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Of all objects.
+    all: u64,
+    /// Of those in blocks.
+    small: u64,
+    /// Of the chunks that have such a one.
+    active: u64,
+}
+
+fn used(pool: &ObjectPool) -> Result<Used, Failure> {
+    let mut used = Used::default();
+    let mut last = None;
     let walked = pool.heap.objects(&pool.reader(), |object| {
-        all += object.bytes;
-        small += if object.bytes <= BLOCK_BYTES_MAX { object.bytes } else { 0 };
+        used.all += object.bytes;
+        if object.bytes <= BLOCK_BYTES_MAX {
+            used.small += object.bytes;
+            let chunk = (object.at.offset() - pool.heap.data().offset()) / CHUNK_BYTES;
+            used.active += if last.replace(chunk) == Some(chunk) { 0 } else { CHUNK_BYTES };
+        }
     });
     walked.map_err(|error| Failure::invalid(error.to_string()))?;
-    Ok((all, small))
+    Ok(used)
 }
 
 /// # Safety
@@ -294,16 +309,14 @@ unsafe fn statistic(
     name: &str,
     argument: *mut c_void,
 ) -> Result<(), Failure> {
-    let (all, small) = allocated(pool)?;
-    let memory = pool.reader();
-    let stats = pool.heap.stats(&memory).map_err(|error| Failure::invalid(error.to_string()))?;
+    let Used { all, small, active } = used(pool)?;
     let place = NUMBERS.iter().position(|number| number.name == STATS).expect("there is one");
     let is_kept = (1..=2).contains(&pool.settings.numbers[place].load(Relaxed));
     let value = match which {
         "curr_allocated" if !is_kept => 0,
         "curr_allocated" => all.saturating_sub(pool.settings.before.load(Relaxed)),
         "run_allocated" => small,
-        "run_active" => stats.footprint - (all - small),
+        "run_active" => active,
         _ => return Err(unknown(name)),
     };
     // SAFETY: the caller vouches for the argument.
