@@ -36,6 +36,18 @@ pub enum LanePurpose {
     Transaction,
 }
 
+/// An error that can be for want of room.
+pub trait NoRoom {
+    /// Whether it is.
+    fn is_no_room(&self) -> bool;
+}
+
+impl NoRoom for TxError {
+    fn is_no_room(&self) -> bool {
+        matches!(self, TxError::Full { .. })
+    }
+}
+
 /// The lanes of an open pool.
 pub struct Lanes {
     file: &'static Pool,
@@ -214,13 +226,13 @@ impl LaneGuard {
     ///
     /// # Errors
     /// What `action` returns.
-    pub fn with_room<T>(
+    pub fn with_room<T, E: NoRoom>(
         &mut self,
-        mut action: impl FnMut(&mut LaneSession) -> Result<T, TxError>,
-    ) -> Result<T, TxError> {
+        mut action: impl FnMut(&mut LaneSession) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut outcome = action(self.session());
         for _ in 0..ATTEMPTS {
-            if !matches!(outcome, Err(TxError::Full { .. })) {
+            if !outcome.as_ref().is_err_and(E::is_no_room) {
                 break;
             }
             self.lanes.short_for.store(RELEASES, SeqCst);

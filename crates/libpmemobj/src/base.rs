@@ -4,7 +4,7 @@ use crate::error::{Failure, set_errno};
 use crate::object;
 use crate::pool::ObjectPool;
 use crate::registry::{self, by_oid, by_place, by_pop};
-use crate::types::{LAYOUT_BYTES, Oid, Pop, text_of};
+use crate::types::{Oid, Pop, text_of};
 use libc::{c_char, c_int, c_void, mode_t};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -33,13 +33,7 @@ fn opened(outcome: Result<ObjectPool, Failure>) -> Pop {
             let text = "a pool with the same number is open: this one is a copy of it";
             failed(&Failure::new(libc::EEXIST, text), null_mut())
         }
-        Ok(pool) => match crate::ctl::apply_environment(&pool) {
-            Ok(()) => registry::add(pool),
-            Err(failure) => {
-                pool.close();
-                failed(&failure, null_mut())
-            }
-        },
+        Ok(pool) => registry::add(pool),
         Err(failure) => {
             failure.report();
             null_mut()
@@ -216,9 +210,6 @@ unsafe extern "C" fn pmemobj_volatile(
     let run = unsafe { std::sync::atomic::AtomicU64::from_ptr(vlt) };
     if crate::locks::once_in_run(pool, run, make) { value } else { null_mut() }
 }
-
-/// The longest name of a layout, with the zero behind it.
-const _: () = assert!(LAYOUT_BYTES == 1024);
 
 /// Reports a failure and gives what the call gives then.
 pub(crate) fn failed<T>(failure: &Failure, value: T) -> T {

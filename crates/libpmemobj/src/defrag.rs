@@ -11,7 +11,7 @@ use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{OID_BYTES, Oid, Pop};
 use libc::c_int;
-use seawall_lanes::{LaneGuard, LanePurpose};
+use seawall_lanes::{LaneGuard, LanePurpose, NoRoom};
 use std::collections::BTreeMap;
 
 /// `struct pobj_defrag_result`
@@ -122,9 +122,13 @@ fn relocate(
 ) -> Result<Oid, Failure> {
     pool.atomically_in(lane, |tx| {
         let wanted = Wanted::like(old);
-        let at = object::allocate(pool, tx, wanted)?;
+        let stays = || Failure::new(STAYS, "there is no better place");
+        let at = object::allocate(pool, tx, wanted).map_err(|failure| match failure {
+            full if full.is_no_room() => stays(),
+            other => other,
+        })?;
         if at > old.at {
-            return Err(Failure::new(STAYS, "there is no better place"));
+            return Err(stays());
         }
         object::copy(pool, tx, old.at, at, old.usable.min(wanted.usable()));
         tx.free(old.block)?;

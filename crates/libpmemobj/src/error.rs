@@ -1,6 +1,7 @@
 //! Errors as C programs see them: `errno`, and a text for the thread.
 
 use libc::{c_char, c_int};
+use seawall_lanes::NoRoom;
 use seawall_native::PoolError;
 use seawall_runtime::{HeapError, TxError};
 use std::cell::RefCell;
@@ -28,6 +29,12 @@ impl Failure {
         set_text(&self.text);
         set_errno(self.errno);
         self.errno
+    }
+}
+
+impl NoRoom for Failure {
+    fn is_no_room(&self) -> bool {
+        self.errno == libc::ENOMEM
     }
 }
 

@@ -23,6 +23,7 @@ mod persist;
 mod pool;
 mod registry;
 mod root;
+mod settings;
 mod thread;
 mod tx;
 mod types;

@@ -8,7 +8,7 @@
 use crate::error::Failure;
 use crate::persist;
 use crate::pool::ObjectPool;
-use crate::types::{BYTES_MAX, Constructor, Oid, flags};
+use crate::types::{ALIGNMENT_MAX, BYTES_MAX, Constructor, Oid, flags};
 use libc::c_void;
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_native::NativeMemory;
@@ -25,8 +25,6 @@ const FORWARD: u64 = 1 << 61;
 const BACK_SHIFT: u32 = 48;
 const BACK_MASK: u64 = 0x3ff << BACK_SHIFT;
 const BYTES_MASK: u64 = (1 << BACK_SHIFT) - 1;
-/// The greatest alignment: blocks begin anywhere in a page.
-pub(crate) const ALIGNMENT_MAX: u64 = 4096;
 
 pub(crate) type PoolTx<'s> = Tx<'s, 'static, NativeMemory<'static>>;
 

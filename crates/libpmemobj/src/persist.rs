@@ -46,11 +46,17 @@ fn open_pool(pop: Pop) -> &'static ObjectPool {
     by_pop(pop).unwrap_or_else(|failure| crate::error::fatal(&failure.text))
 }
 
-fn goes_past_caches(len: usize, flags: c_uint) -> bool {
-    if flags & (NO_FLUSH | TEMPORAL | WRITE_BACK) != 0 {
+/// Whether a move goes past the caches. In the domain `page` none does: only `msync` makes its
+/// bytes durable, so all of them are flushed. Of hints that contradict each other, the one to leave
+/// the caches counts, as in libpmem.
+fn goes_past_caches(pool: &ObjectPool, len: usize, flags: c_uint) -> bool {
+    if flags & NO_FLUSH != 0 || pool.file.domain() == Domain::Page {
         return false;
     }
-    flags & (NON_TEMPORAL | WRITE_COMBINING) != 0 || len >= PAST_CACHES_MIN
+    if flags & (NON_TEMPORAL | WRITE_COMBINING) != 0 {
+        return true;
+    }
+    flags & (TEMPORAL | WRITE_BACK) == 0 && len >= PAST_CACHES_MIN
 }
 
 /// Moves bytes by `action`, which gives what went through the caches at both ends.
@@ -62,7 +68,7 @@ fn moved(
     action: impl FnOnce(*mut u8, bool) -> seawall_native::RawEdges,
 ) -> *mut c_void {
     let pool = open_pool(pop);
-    let past_caches = goes_past_caches(len, flags);
+    let past_caches = goes_past_caches(pool, len, flags);
     let edges = action(to.cast(), past_caches);
     if flags & NO_FLUSH == 0 {
         let (at, head, tail) = (to.cast::<u8>(), edges.head, edges.tail);

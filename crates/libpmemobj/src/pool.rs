@@ -7,6 +7,7 @@
 
 use crate::error::Failure;
 use crate::object;
+use crate::settings::{self, Settings};
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
 use seawall_lanes::{LaneGuard, LanePurpose, Lanes};
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
@@ -14,7 +15,7 @@ use seawall_native::{
     DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolError,
     PoolOptions,
 };
-use seawall_runtime::{CHUNK_BYTES, Heap, HeapInfo, HeapOptions, Logging, Tx, TxError};
+use seawall_runtime::{CHUNK_BYTES, Heap, HeapInfo, HeapOptions, Logging, Tx};
 use std::collections::hash_map::RandomState;
 use std::fs::{OpenOptions, Permissions};
 use std::hash::BuildHasher;
@@ -71,7 +72,7 @@ pub(crate) struct ObjectPool {
     pub(crate) user_data: AtomicPtr<libc::c_void>,
     /// Held while the root object is found, made or grown.
     pub(crate) root_lock: Mutex<()>,
-    pub(crate) settings: crate::ctl::Settings,
+    pub(crate) settings: Settings,
 }
 
 impl ObjectPool {
@@ -95,9 +96,10 @@ impl ObjectPool {
                 "size {bytes} smaller than {POOL_BYTES_MIN}, the smallest pool"
             )));
         }
+        let settings = settings::from_environment()?;
         if bytes == 0 {
             empty(path)?;
-            return ObjectPool::make_in(path, layout);
+            return ObjectPool::make_in(path, layout, settings);
         }
         if i64::try_from(bytes).is_err() {
             let text = format!("{}: no file has {bytes} bytes", path.display());
@@ -107,15 +109,17 @@ impl ObjectPool {
         let options =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
         let file = options.open(path).map_err(|error| io_failure(path, &error))?;
-        let made = file
-            .set_len(bytes)
-            .map_err(|error| io_failure(path, &error))
-            .and_then(|()| ObjectPool::make_in(path, layout))
-            .and_then(|pool| {
-                let mode = Permissions::from_mode(mode & 0o7777);
-                file.set_permissions(mode).map_err(|error| io_failure(path, &error))?;
-                Ok(pool)
-            });
+        let sized = file.set_len(bytes).map_err(|error| io_failure(path, &error));
+        let made = sized.and_then(|()| {
+            let pool = ObjectPool::make_in(path, layout, settings)?;
+            match file.set_permissions(Permissions::from_mode(mode & 0o7777)) {
+                Ok(()) => Ok(pool),
+                Err(error) => {
+                    pool.close();
+                    Err(io_failure(path, &error))
+                }
+            }
+        });
         if made.is_err() {
             let _ = std::fs::remove_file(path);
         }
@@ -123,7 +127,7 @@ impl ObjectPool {
     }
 
     /// Makes a pool in a file of zeros.
-    fn make_in(path: &Path, layout: &[u8]) -> Result<ObjectPool, Failure> {
+    fn make_in(path: &Path, layout: &[u8], settings: Settings) -> Result<ObjectPool, Failure> {
         let bytes = std::fs::metadata(path).map_err(|error| io_failure(path, &error))?.len();
         if bytes < POOL_BYTES_MIN {
             return Err(Failure::invalid(format!(
@@ -146,11 +150,12 @@ impl ObjectPool {
         let place = root_words::at(heap.root(), root_words::LAYOUT);
         memory.write(place, layout);
         memory.persist(place, LAYOUT_BYTES as u64);
-        ObjectPool::start(file, heap)
+        Ok(ObjectPool::start(file, heap, settings))
     }
 
     /// Opens the pool in the file, and recovers it; `layout` names what it must be of.
     pub(crate) fn open(path: &Path, layout: Option<&[u8]>) -> Result<ObjectPool, Failure> {
+        let settings = settings::from_environment()?;
         let file = fitting(|domain| {
             Pool::open_as(path, domain, |head, bytes| {
                 needs(head, bytes).map_err(|failure| failure.text)
@@ -167,17 +172,17 @@ impl ObjectPool {
         if root != 0 && object::find_in(&memory, (heap.data(), bytes), root).is_err() {
             return Err(Failure::invalid("the pool is damaged: its root object is none"));
         }
-        ObjectPool::start(file, heap)
+        Ok(ObjectPool::start(file, heap, settings))
     }
 
-    fn start(file: Pool, heap: Heap) -> Result<ObjectPool, Failure> {
+    fn start(file: Pool, heap: Heap, settings: Settings) -> ObjectPool {
         let file: &'static Pool = Box::leak(Box::new(file));
         let memory = file.memory(0);
         let run_at = root_words::at(heap.root(), root_words::RUN);
         let run = memory.load::<u64>(run_at).wrapping_add(2).max(2) & !1;
         memory.store(run_at, run);
         memory.persist(run_at, 8);
-        Ok(ObjectPool {
+        ObjectPool {
             file,
             heap,
             lanes: Lanes::new(file, heap),
@@ -188,8 +193,8 @@ impl ObjectPool {
             flush: file.instruction().kind,
             user_data: AtomicPtr::default(),
             root_lock: Mutex::new(()),
-            settings: crate::ctl::Settings::default(),
-        })
+            settings,
+        }
     }
 
     /// Ends the pool: no thread uses it any more, nor any address in it.
@@ -243,24 +248,7 @@ impl ObjectPool {
         lane: &mut LaneGuard,
         mut body: impl FnMut(&mut Tx<'_, 'static, NativeMemory<'static>>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut refused = None;
-        let outcome = lane.with_room(|session| {
-            session.transaction_with(Logging::Redo, |tx| match body(tx) {
-                Ok(value) => Ok(value),
-                Err(failure) => {
-                    // What is short of room is tried again; the text says what it was.
-                    let is_short = failure.errno == libc::ENOMEM;
-                    let error = if is_short {
-                        TxError::Full { chunks: 0, wanted: 0 }
-                    } else {
-                        TxError::Busy
-                    };
-                    refused = Some(failure);
-                    Err(error)
-                }
-            })
-        });
-        outcome.map_err(|error| refused.unwrap_or_else(|| error.into()))
+        lane.with_room(|session| session.transaction_with(Logging::Redo, |tx| body(tx)))
     }
 }
 

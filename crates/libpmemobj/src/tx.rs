@@ -20,7 +20,7 @@ use crate::types::{Pop, flags};
 use libc::{c_int, c_void};
 use seawall_lanes::LaneGuard;
 use seawall_memory::Addr;
-use seawall_runtime::{Paused, TxError};
+use seawall_runtime::Paused;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
@@ -163,8 +163,8 @@ impl Running {
     /// Does `action` in the transaction; short of room, tries again with what other lanes return.
     fn work<T>(
         &mut self,
-        mut action: impl FnMut(&mut PoolTx<'_>) -> Result<T, TxError>,
-    ) -> Result<T, TxError> {
+        mut action: impl FnMut(&mut PoolTx<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let Running { lane, paused } = self;
         lane.with_room(|session| {
             let mut tx = session.take_up(paused.take().expect("a transaction that runs"));
@@ -203,16 +203,7 @@ fn work<T>(
     let pool = pool();
     with(|tx| {
         let running = tx.running.as_mut().expect("a transaction that works");
-        let mut refused = None;
-        let outcome = running.work(|tx| match action(pool, tx) {
-            Ok(value) => Ok(value),
-            Err(failure) => {
-                let is_short = failure.errno == libc::ENOMEM;
-                refused = Some(failure);
-                Err(if is_short { TxError::Full { chunks: 0, wanted: 0 } } else { TxError::Busy })
-            }
-        });
-        outcome.map_err(|error| refused.unwrap_or_else(|| error.into()))
+        running.work(|tx| action(pool, tx))
     })
 }
 

@@ -61,6 +61,8 @@ pub(crate) mod flags {
 
 /// `PMEMOBJ_MAX_ALLOC_SIZE`.
 pub(crate) const BYTES_MAX: u64 = 0x3_FFDF_FFC0;
+/// The greatest alignment of an object: blocks begin anywhere in a page.
+pub(crate) const ALIGNMENT_MAX: u64 = 4096;
 /// `PMEMOBJ_MIN_POOL`.
 pub(crate) const POOL_BYTES_MIN: u64 = 8 << 20;
 /// `PMEMOBJ_MAX_LAYOUT`: with the final zero.

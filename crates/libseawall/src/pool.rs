@@ -12,7 +12,7 @@ use seawall_collections::BTree;
 use seawall_lanes::{LaneGuard, LanePurpose, LaneSession, Lanes};
 use seawall_memory::{Addr, Image};
 use seawall_native::{Domain, FlushKind, Needs, Pool, PoolOptions};
-use seawall_runtime::{Heap, HeapError, TxError};
+use seawall_runtime::{Heap, HeapError};
 use std::collections::hash_map::RandomState;
 use std::ffi::{CStr, CString, OsStr};
 use std::hash::BuildHasher;
@@ -183,24 +183,8 @@ impl OpenPool {
             ));
         }
         let mut lane = LaneGuard::take(&self.lanes, LanePurpose::Call, thread::number());
-        with_room(&mut lane, |session| action(session))
+        lane.with_room(|session| action(session))
     }
-}
-
-/// [`LaneGuard::with_room`] for actions that fail with a [`Failure`].
-pub(crate) fn with_room<T>(
-    lane: &mut LaneGuard,
-    mut action: impl FnMut(&mut LaneSession) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let mut refused = None;
-    let outcome = lane.with_room(|session| {
-        action(session).map_err(|failure| {
-            let is_short = failure.status == Status::NoRoom;
-            refused = Some(failure);
-            if is_short { TxError::Full { chunks: 0, wanted: 0 } } else { TxError::Busy }
-        })
-    });
-    outcome.map_err(|error| refused.unwrap_or_else(|| error.into()))
 }
 
 fn named(path: &Path, error: HeapError) -> Failure {

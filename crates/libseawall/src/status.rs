@@ -2,6 +2,7 @@
 
 use libc::{c_char, c_int};
 use seawall_collections::{BTreeError, MapError};
+use seawall_lanes::NoRoom;
 use seawall_native::PoolError;
 use seawall_runtime::{AccessError, HeapError, TxError, pool::HeaderError};
 use std::cell::RefCell;
@@ -58,6 +59,12 @@ impl Failure {
     /// With the name of the file in front.
     pub(crate) fn of_file(self, path: &str) -> Failure {
         Failure { text: format!("{path}: {}", self.text), ..self }
+    }
+}
+
+impl NoRoom for Failure {
+    fn is_no_room(&self) -> bool {
+        self.status == Status::NoRoom
     }
 }
 

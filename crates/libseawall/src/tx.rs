@@ -3,7 +3,7 @@
 //! A `sw_tx` is a pool and a number: that of the slot, and how often a transaction has begun there.
 //! So a call with one that is over, or that another thread has begun, is an error.
 
-use crate::pool::{OpenPool, SwPool, opened, set_broken, with_room};
+use crate::pool::{OpenPool, SwPool, opened, set_broken};
 use crate::status::{Failure, Status, boundary_with};
 use crate::thread;
 use seawall_lanes::{LaneGuard, LanePurpose};
@@ -164,7 +164,7 @@ pub(crate) fn in_tx<T>(
     let pool = opened(tx.pool)?;
     let mut using = slot_of(pool, tx.number, thread_id()?)?;
     let Some(Running { lane, paused, .. }) = using.running() else { return Err(over()) };
-    with_room(lane, |session| {
+    lane.with_room(|session| {
         let mut held = session.take_up(paused.take().ok_or_else(over)?);
         let outcome = action(pool, &mut held);
         *paused = Some(held.pause());

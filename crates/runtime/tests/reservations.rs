@@ -5,7 +5,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Image, Memory};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::{
-    BLOCK_BYTES_MAX, Heap, HeapError, HeapOptions, Reservations, Session, TxError, block_bytes,
+    BLOCK_BYTES_MAX, CHUNK_BYTES, Heap, HeapError, HeapOptions, Logging, Object, Reservations,
+    Session, TxError, block_bytes,
 };
 use std::collections::BTreeSet;
 
@@ -16,6 +17,22 @@ fn heap(threads: u64, chunks: u64) -> (Image, Heap) {
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let heap = Heap::create(&image, "reserved", 7, &options).unwrap();
     (image, heap)
+}
+
+/// The object that starts at `at`.
+fn object_at<M: Memory>(heap: &Heap, memory: &M, at: Addr) -> Result<Option<Object>, HeapError> {
+    let mut found = None;
+    heap.objects(memory, |object| found = found.or(Some(object).filter(|it| it.at == at)))?;
+    Ok(found)
+}
+
+/// A heap of one chunk for two threads.
+fn shared() -> (Pool, Heap) {
+    let options = HeapOptions { threads: 2, in_place: true, ..HeapOptions::default() };
+    let file = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
+    let pool = Pool::temporary(options.pm_bytes(), &file).unwrap();
+    let heap = Heap::create(&pool.memory(0), "reserved", 7, &options).unwrap();
+    (pool, heap)
 }
 
 fn publish<M: Memory>(session: &mut Session<'_, M>, at: Addr) -> Result<(), TxError> {
@@ -51,11 +68,8 @@ fn nobody_gets_reserved_space_and_a_cancelled_reservation_is_space_again() {
 
 #[test]
 fn what_one_session_reserves_another_one_publishes_once() -> Result<(), HeapError> {
-    let options = HeapOptions { threads: 2, in_place: true, ..HeapOptions::default() };
-    let file = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
-    let pool = Pool::temporary(options.pm_bytes(), &file).unwrap();
+    let (pool, heap) = shared();
     let memory = [pool.memory(0), pool.memory(1)];
-    let heap = Heap::create(&memory[0], "reserved", 7, &options)?;
     let reservations = Reservations::default();
     let mut one = heap.join(&memory[0]);
     one.share(&reservations);
@@ -64,9 +78,9 @@ fn what_one_session_reserves_another_one_publishes_once() -> Result<(), HeapErro
     let mut other = heap.join(&memory[1]);
     other.share(&reservations);
     for at in [at, large] {
-        assert_eq!(heap.object_at(&memory[0], at)?, None, "not yet");
+        assert_eq!(object_at(&heap, &memory[0], at)?, None, "not yet");
         publish(&mut other, at)?;
-        let object = heap.object_at(&memory[0], at)?.unwrap();
+        let object = object_at(&heap, &memory[0], at)?.unwrap();
         assert_eq!((object.at, object.bytes), (at, object.bytes.max(100)));
         assert_eq!(publish(&mut one, at), Err(TxError::NoObject { at }));
         assert_eq!(one.cancel(at), Err(TxError::NoObject { at }));
@@ -107,7 +121,7 @@ fn going_from_one_to_the_next_finds_what_a_walk_finds() -> Result<(), HeapError>
         } else {
             let at = live.swap_remove(rng.random_range(0..live.len()));
             session.transaction(|tx| tx.free(at))?;
-            assert_eq!(heap.object_at(&image, at)?, None);
+            assert_eq!(object_at(&heap, &image, at)?, None);
         }
     }
     let mut walked = Vec::new();
@@ -115,8 +129,8 @@ fn going_from_one_to_the_next_finds_what_a_walk_finds() -> Result<(), HeapError>
     let mut found = Vec::new();
     let mut at = None;
     while let Some(object) = heap.object_after(&image, at)? {
-        assert_eq!(heap.object_at(&image, object.at)?, Some(object));
-        assert_eq!(heap.object_at(&image, object.at.plus(1))?, None);
+        assert_eq!(object_at(&heap, &image, object.at)?, Some(object));
+        assert_eq!(object_at(&heap, &image, object.at.plus(1))?, None);
         at = Some(object.at);
         found.push(object);
     }
@@ -131,8 +145,47 @@ fn a_block_has_the_bytes_that_are_said_before() -> Result<(), HeapError> {
     let mut session = heap.join(&image);
     for bytes in [1, 32, 33, 100, 4096, 31_745, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX + 1, 200_000] {
         let at = session.transaction(|tx| tx.alloc(bytes))?;
-        let object = heap.object_at(&image, at)?.unwrap();
+        let object = object_at(&heap, &image, at)?.unwrap();
         assert_eq!(object.bytes, block_bytes(bytes), "{bytes}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_session_in_a_transaction_keeps_what_that_has_taken() -> Result<(), HeapError> {
+    let (pool, heap) = shared();
+    let memory = [pool.memory(0), pool.memory(1)];
+    let (mut one, mut other) = (heap.join(&memory[0]), heap.join(&memory[1]));
+    let mut tx = one.start(Logging::Undo)?;
+    let at = tx.alloc(1000)?;
+    let paused = tx.pause();
+    one.give_up_space();
+    while let Ok(taken) = other.transaction(|tx| tx.alloc(1000)) {
+        assert_ne!(taken, at, "two transactions have it");
+    }
+    one.take_up(paused).commit()?;
+    assert!(heap.object_after(&memory[0], None)?.is_some());
+    Ok(())
+}
+
+#[test]
+fn a_session_that_packs_opens_no_chunk() -> Result<(), HeapError> {
+    let (image, heap) = heap(1, 4);
+    let mut session = heap.join(&image);
+    let mut in_chunk = Vec::new();
+    let chunk = |at: Addr| (at.offset() - heap.data().offset()) / CHUNK_BYTES;
+    while in_chunk.last().is_none_or(|at| chunk(*at) == chunk(in_chunk[0])) {
+        in_chunk.push(session.transaction(|tx| tx.alloc(1000))?);
+    }
+    let last = in_chunk.pop().unwrap();
+    session.transaction(|tx| tx.free(last))?;
+    session.transaction(|tx| tx.free(in_chunk[0]))?;
+    session.give_up_space();
+    session.set_packing(true);
+    assert_eq!(session.transaction(|tx| tx.alloc(1000))?, in_chunk[0], "the first free block");
+    let other_class = session.transaction(|tx| tx.alloc(3000));
+    assert!(matches!(other_class, Err(TxError::Full { .. })), "{other_class:?}");
+    session.set_packing(false);
+    session.transaction(|tx| tx.alloc(3000))?;
     Ok(())
 }

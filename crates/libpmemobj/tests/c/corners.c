@@ -128,6 +128,8 @@ static void defragment(void)
 		if (pmemobj_type_num(oid) == 2)
 			pmemobj_free(&oid);
 	}
+	uint64_t before, after;
+	pmemobj_ctl_get(pool, "stats.heap.run_active", &before);
 	for (int round = 0; round < 3; round++) {
 		size_t count = 0;
 		for (place = &root->first; !OID_IS_NULL(*place);
@@ -137,6 +139,8 @@ static void defragment(void)
 		int outcome = pmemobj_defrag(pool, places, count, &result);
 		printf("defrag %zu: %d, total %zu\n", count, outcome, result.total);
 	}
+	pmemobj_ctl_get(pool, "stats.heap.run_active", &after);
+	printf("no more space: %d\n", after <= before);
 	uint64_t found = 0, wrong = 0;
 	for (place = &root->first; !OID_IS_NULL(*place); found++) {
 		struct node *node = pmemobj_direct(*place);
@@ -180,6 +184,90 @@ static void many_transactions(void)
 	for (int i = 0; i < WAITING; i++)
 		pthread_join(threads[i], NULL);
 	printf("many transactions: %lu\n", root->words[0]);
+}
+
+/* A thread that ends in a transaction: its objects are not there, and nobody gets their space while
+ * they could be. */
+static void *ends_inside(void *argument)
+{
+	(void)argument;
+	pmemobj_tx_begin(pool, NULL, TX_PARAM_NONE);
+	for (int i = 0; i < 200; i++)
+		memset(pmemobj_direct(pmemobj_tx_alloc(200, 8)), 8, 200);
+	return NULL;
+}
+
+static void *begins_again(void *argument)
+{
+	(void)argument;
+	TX_BEGIN(pool) {
+		pmemobj_tx_alloc(200, 6);
+	} TX_END
+	return NULL;
+}
+
+static void thread_that_ends(void)
+{
+	pthread_t thread;
+	pthread_create(&thread, NULL, ends_inside, NULL);
+	pthread_join(thread, NULL);
+	/* Short of room, lanes return what they have; this object is larger than the pool. */
+	PMEMoid large;
+	pmemobj_alloc(pool, &large, SIZE, 8, NULL, NULL);
+	static PMEMoid oids[2000];
+	int wrong = 0;
+	for (int i = 0; i < 2000; i++) {
+		if (pmemobj_alloc(pool, &oids[i], 200, 6, NULL, NULL))
+			exit(1);
+		memset(pmemobj_direct(oids[i]), i % 100, 200);
+	}
+	pthread_create(&thread, NULL, begins_again, NULL);
+	pthread_join(thread, NULL);
+	PMEMoid more[500];
+	for (int i = 0; i < 500; i++) {
+		pmemobj_alloc(pool, &more[i], 200, 6, NULL, NULL);
+		memset(pmemobj_direct(more[i]), 101, 200);
+	}
+	for (int i = 0; i < 2000; i++)
+		wrong += *(char *)pmemobj_direct(oids[i]) != i % 100;
+	for (int i = 0; i < 2000; i++)
+		pmemobj_free(&oids[i]);
+	for (int i = 0; i < 500; i++)
+		pmemobj_free(&more[i]);
+	printf("a thread that ends: wrong %d\n", wrong);
+}
+
+static int entered;
+
+static void *enters(void *argument)
+{
+	(void)argument;
+	TX_BEGIN(pool) {
+		__atomic_add_fetch(&entered, 1, __ATOMIC_SEQ_CST);
+		pthread_mutex_lock(&outside);
+		pthread_mutex_unlock(&outside);
+	} TX_END
+	return NULL;
+}
+
+/* More transactions than a pool has room for: who holds what they wait for can still allocate. */
+static void more_than_lanes(void)
+{
+	enum { THREADS = 300 };
+	pthread_t threads[THREADS];
+	pthread_mutex_lock(&outside);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, enters, NULL);
+	for (int before = -1, now; (now = __atomic_load_n(&entered, __ATOMIC_SEQ_CST)) != before ||
+		now < 240; before = now)
+		usleep(100000);
+	PMEMoid oid;
+	int outcome = pmemobj_alloc(pool, &oid, 100, 6, NULL, NULL);
+	pmemobj_free(&oid);
+	pthread_mutex_unlock(&outside);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	printf("more than lanes: %d, %d\n", outcome, entered);
 }
 
 #define FOUR(n) TX_PARAM_MUTEX, &root->mutexes[n], TX_PARAM_MUTEX, &root->mutexes[(n) + 1],\
@@ -325,12 +413,16 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	/* What waits for ever fails. */
+	alarm(60);
 	recreate(argv[1]);
 	open_pool(argv[1], "pool");
 	abort_with_locks(0);
 	abort_with_locks(1);
 	defragment();
 	many_transactions();
+	thread_that_ends();
+	more_than_lanes();
 	many_parameters();
 	values_outside();
 	other_pool(argv[1]);

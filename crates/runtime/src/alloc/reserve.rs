@@ -94,16 +94,20 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Sets whether this session searches all chunks without an owner for a free block, from the
-    /// front of the pool on, before it takes a fresh one.
+    /// Sets whether this session takes blocks of the chunks that there are only, from the front of
+    /// the pool on, and opens none for them.
     pub fn set_packing(&mut self, is_packing: bool) {
         self.is_packing = is_packing;
     }
 
-    /// Returns the free space that this session has to all threads; the session goes on.
+    /// Returns the free space that this session has to all threads; the session goes on. Does
+    /// nothing while a transaction is in progress, or was left and is still to be rolled back: what
+    /// it has taken is free for all who look at its chunks.
     pub fn give_up_space(&mut self) {
         self.sit();
-        self.disown();
+        if !self.is_begun {
+            self.disown();
+        }
     }
 }
 

@@ -50,6 +50,9 @@ impl<M: Memory> Session<'_, M> {
         if self.look_again(class, PROBES) || self.adopt(class, adoptions) {
             return Ok(());
         }
+        if self.is_packing {
+            return Err(TxError::Full { chunks: self.chunks(), wanted: 1 });
+        }
         let full = match self.fresh_chunk(class) {
             Err(full @ TxError::Full { .. }) => full,
             other => return other,

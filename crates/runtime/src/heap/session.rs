@@ -34,7 +34,7 @@ pub struct Session<'m, M: Memory> {
     pub(crate) placement: Placement,
     pub(crate) buffers: Buffers,
     pub(crate) holds: Holds,
-    /// Whether all chunks without an owner are searched before a fresh one is taken.
+    /// Whether blocks are taken of the chunks that there are only.
     pub(crate) is_packing: bool,
     /// Space that any session has reserved, if this one shares that.
     pub(crate) reservations: Option<Reservations>,

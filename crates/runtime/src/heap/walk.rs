@@ -138,54 +138,6 @@ impl Heap {
         Ok(None)
     }
 
-    /// The live object that starts at `at`, if one does.
-    ///
-    /// # Errors
-    /// As [`objects`](Heap::objects).
-    pub fn object_at<M: Memory>(
-        &self,
-        memory: &M,
-        at: Addr,
-    ) -> Result<Option<Object>, AccessError> {
-        let count = self.chunks(memory)?;
-        let Some(chunk) = self.layout.chunk_of(at).filter(|chunk| *chunk < count) else {
-            return Ok(None);
-        };
-        if let Chunk::Small(class) = chunk::load_within(memory, &self.layout, chunk, count)? {
-            return self.block_at(memory, at, chunk, class);
-        }
-        let mut found = None;
-        self.walk_chunk(memory, chunk, &mut |block, tag| {
-            if block.at == at {
-                found = Some(Object::of(block, tag));
-            }
-        })?;
-        Ok(found)
-    }
-
-    fn block_at<M: Memory>(
-        &self,
-        memory: &M,
-        at: Addr,
-        chunk: u64,
-        class: Class,
-    ) -> Result<Option<Object>, AccessError> {
-        let start = self.layout.chunk(chunk);
-        let Some(into) = (at.offset() - start.offset()).checked_sub(STATE_BYTES) else {
-            return Ok(None);
-        };
-        let number = class.block_of(into);
-        if number * class.bytes() != into || number >= class.blocks() {
-            return Ok(None);
-        }
-        let state: u8 = memory.load(start.plus(number));
-        if !chunk::is_state(state) {
-            return Err(chunk::no_state(at, state));
-        }
-        let block = Block { at, chunk, kind: Kind::Small(class) };
-        Ok(chunk::tag(state).map(|tag| Object::of(block, tag)))
-    }
-
     /// Measures how much of the heap is used. No transaction may be in progress.
     ///
     /// # Errors
