@@ -109,6 +109,11 @@ pub struct TrialProgram {
 }
 
 impl TrialProgram {
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A command that runs it on that library, in a clean environment.
     pub fn command(&self, whose: Whose) -> Command {
         let mut command = Command::new(&self.path);

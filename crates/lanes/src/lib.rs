@@ -5,6 +5,10 @@
 //! meet only when there are more of them than lanes. Some lanes are for calls only: they never wait
 //! for a lock of the program, so a thread that holds one can always go on and release it.
 
+mod numbers;
+
+pub use numbers::ThreadNumbers;
+
 use seawall_memory::MemoryExt;
 use seawall_native::{NativeMemory, Pool};
 use seawall_runtime::{Heap, Reservations, Session, TxError};

@@ -4,11 +4,10 @@
 //! once on standard error, and `pmem_map_file` fails with it; all other calls go on as if it were
 //! not set, since they have no way to fail, and so flush.
 
-use seawall_native::{Cpu, DOMAIN_VARIABLE, Domain, FLUSH_VARIABLE, Flush, FlushKind};
+use seawall_native::{
+    Cpu, DOMAIN_VARIABLE, Domain, FLUSH_VARIABLE, Flush, FlushKind, PAST_CACHES_BYTES,
+};
 use std::sync::OnceLock;
-
-/// Bytes from which whole lines are stored past the caches, where nothing else is asked for.
-const PAST_CACHES_BYTES: usize = 256;
 
 /// How this process flushes and copies.
 #[derive(Clone, PartialEq, Eq, Debug)]

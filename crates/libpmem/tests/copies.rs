@@ -1,12 +1,13 @@
 //! Copies and fills: contents, with all lengths, at odd places, overlapping, on all paths.
 
-use crate::support::{Program, Whose};
+use crate::support::Program;
+use seawall_clib::Whose;
 
 #[test]
 fn copies_and_fills_leave_what_those_of_c_leave_on_every_path() {
     let test = "copies_and_fills_leave_what_those_of_c_leave_on_every_path";
     let Some(program) = Program::compile(test, "copies") else { return };
-    let expected = program.run(Whose::Debians, &[], &[]);
+    let expected = program.run(Whose::System, &[], &[]);
     assert_eq!(expected.lines().last(), Some("wrong: 0"), "{expected}");
     let paths: &[&[(&str, &str)]] = &[
         &[],

@@ -1,13 +1,14 @@
 //! `pmem_map_file` and `pmem_unmap`, call by call, on disks and in memory.
 
-use crate::support::{Program, Whose, places};
+use crate::support::{Program, places};
+use seawall_clib::Whose;
 
 #[test]
 fn every_way_to_map_a_file_answers_as_debians_does() {
     let test = "every_way_to_map_a_file_answers_as_debians_does";
     let Some(program) = Program::compile(test, "files") else { return };
     for place in places() {
-        let text = [Whose::Debians, Whose::Ours].map(|whose| {
+        let text = [Whose::System, Whose::Ours].map(|whose| {
             let folder = Program::folder_in(&place);
             program.run(whose, &[folder.path().to_str().unwrap()], &[])
         });

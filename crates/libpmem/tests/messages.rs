@@ -1,6 +1,7 @@
 //! Messages of errors: one for each thread, and errno with each.
 
-use crate::support::{Program, Whose};
+use crate::support::Program;
+use seawall_clib::Whose;
 
 #[test]
 fn each_thread_has_its_own_message_and_keeps_it() {

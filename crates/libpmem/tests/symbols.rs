@@ -1,7 +1,7 @@
 //! What the two libraries export, and that the loader takes ours.
 
-use crate::support::{Program, Whose, entry, ours, told};
-use seawall_clib::{exports, symbols};
+use crate::support::{Program, entry, ours};
+use seawall_clib::{Whose, exports, symbols, told};
 use std::path::{Path, PathBuf};
 
 #[test]
@@ -9,7 +9,7 @@ fn both_export_the_same_symbols_of_the_same_versions() {
     let test = "both_export_the_same_symbols_of_the_same_versions";
     let Some(program) = Program::compile(test, "version") else { return };
     let ours = exports(&ours().join(entry().soname)).unwrap();
-    let debians = exports(&loaded(&program, Whose::Debians)).unwrap();
+    let debians = exports(&loaded(&program, Whose::System)).unwrap();
     assert_eq!(ours, debians);
     assert_eq!(ours.len(), 23);
     let listed: Vec<&str> = symbols(include_str!("../symbols.txt")).collect();
@@ -21,7 +21,7 @@ fn a_program_is_started_with_our_library_by_the_path_alone() {
     let test = "a_program_is_started_with_our_library_by_the_path_alone";
     let Some(program) = Program::compile(test, "version") else { return };
     assert!(loaded(&program, Whose::Ours).starts_with(ours()));
-    assert!(!loaded(&program, Whose::Debians).starts_with(ours()));
+    assert!(!loaded(&program, Whose::System).starts_with(ours()));
     program.run_both(&[], &[]);
 }
 

@@ -1,6 +1,7 @@
 //! Under Valgrind, which has no `clwb`, no vDSO, and knows what memory may be touched.
 
-use crate::support::{Program, Whose, ours, told};
+use crate::support::{Program, ours};
+use seawall_clib::{Whose, told};
 use std::process::Command;
 
 #[test]

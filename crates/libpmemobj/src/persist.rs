@@ -5,19 +5,14 @@ use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::Pop;
 use libc::{c_int, c_uint, c_void};
-use seawall_native::{Domain, raw_copy, raw_fence, raw_fill, raw_flush, raw_sync};
+use seawall_native::move_flags::{NO_DRAIN, NO_FLUSH};
+use seawall_native::{
+    Domain, PAST_CACHES_BYTES, raw_copy, raw_fence, raw_fill, raw_flush, raw_goes_past_caches,
+    raw_sync,
+};
 
-const NO_DRAIN: c_uint = 1 << 0;
-const NON_TEMPORAL: c_uint = 1 << 1;
-const TEMPORAL: c_uint = 1 << 2;
-const WRITE_COMBINING: c_uint = 1 << 3;
-const WRITE_BACK: c_uint = 1 << 4;
-const NO_FLUSH: c_uint = 1 << 5;
 /// `PMEMOBJ_F_RELAXED`
 const RELAXED: c_uint = 1 << 31;
-/// Bytes from which a move goes past the caches, as in libpmem.
-const PAST_CACHES_MIN: usize = 256;
-
 /// Starts the write-back of these bytes.
 pub(crate) fn flush(pool: &ObjectPool, at: *const u8, len: usize) {
     if pool.file.domain() == Domain::Page {
@@ -46,19 +41,6 @@ fn open_pool(pop: Pop) -> &'static ObjectPool {
     by_pop(pop).unwrap_or_else(|failure| crate::error::fatal(&failure.text))
 }
 
-/// Whether a move goes past the caches. In the domain `page` none does: only `msync` makes its
-/// bytes durable, so all of them are flushed. Of hints that contradict each other, the one to leave
-/// the caches counts, as in libpmem.
-fn goes_past_caches(pool: &ObjectPool, len: usize, flags: c_uint) -> bool {
-    if flags & NO_FLUSH != 0 || pool.file.domain() == Domain::Page {
-        return false;
-    }
-    if flags & (NON_TEMPORAL | WRITE_COMBINING) != 0 {
-        return true;
-    }
-    flags & (TEMPORAL | WRITE_BACK) == 0 && len >= PAST_CACHES_MIN
-}
-
 /// Moves bytes by `action`, which gives what went through the caches at both ends.
 fn moved(
     pop: Pop,
@@ -68,7 +50,10 @@ fn moved(
     action: impl FnOnce(*mut u8, bool) -> seawall_native::RawEdges,
 ) -> *mut c_void {
     let pool = open_pool(pop);
-    let past_caches = goes_past_caches(pool, len, flags);
+    // In the domain `page` only `msync` makes the bytes durable, so all of them are flushed.
+    let by_line = pool.file.domain() != Domain::Page;
+    let least = by_line.then_some(PAST_CACHES_BYTES);
+    let past_caches = raw_goes_past_caches(flags, len, least);
     let edges = action(to.cast(), past_caches);
     if flags & NO_FLUSH == 0 {
         let (at, head, tail) = (to.cast::<u8>(), edges.head, edges.tail);

@@ -4,8 +4,7 @@
 //! It is in a variable of `shim.c`: those of Rust, in a shared library, are found by a function
 //! that costs as much as a short call.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use seawall_lanes::ThreadNumbers;
 
 unsafe extern "C" {
     /// Where this thread's number plus 1 is, or 0: in `shim.c`.
@@ -22,19 +21,11 @@ pub(crate) fn number() -> usize {
     }
 }
 
-/// The numbers that threads have given back, and the least that none has had.
-static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
+static NUMBERS: ThreadNumbers = ThreadNumbers::new();
 
 #[cold]
 fn take() -> usize {
-    let number = {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (numbers, next) = &mut *free;
-        numbers.pop_first().unwrap_or_else(|| {
-            *next += 1;
-            *next - 1
-        })
-    };
+    let number = NUMBERS.take();
     // SAFETY: as above.
     unsafe { *seawall_thread_number() = number + 1 };
     // A thread that calls when its variables have ended keeps its number.
@@ -54,7 +45,7 @@ impl Drop for Owner {
         // SAFETY: as above.
         let number = unsafe { std::mem::take(&mut *seawall_thread_number()) };
         if let Some(number) = number.checked_sub(1) {
-            FREE.lock().unwrap_or_else(PoisonError::into_inner).0.insert(number);
+            NUMBERS.give_back(number);
         }
     }
 }

@@ -1,12 +1,10 @@
 //! What is known of a thread: its numbers, and the transactions that it has open.
 
+use seawall_lanes::ThreadNumbers;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
-/// The numbers that threads have given back, and the least that none has had.
-static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
+static NUMBERS: ThreadNumbers = ThreadNumbers::new();
 
 /// Grows with each thread.
 static THREADS: AtomicU64 = AtomicU64::new(1);
@@ -22,13 +20,11 @@ struct Thread {
 
 impl Thread {
     fn new() -> Thread {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (numbers, next) = &mut *free;
-        let number = numbers.pop_first().unwrap_or_else(|| {
-            *next += 1;
-            *next - 1
-        });
-        Thread { number, id: THREADS.fetch_add(1, Relaxed), open: RefCell::default() }
+        Thread {
+            number: NUMBERS.take(),
+            id: THREADS.fetch_add(1, Relaxed),
+            open: RefCell::default(),
+        }
     }
 }
 
@@ -38,7 +34,7 @@ impl Drop for Thread {
         for (pool, number) in self.open.take() {
             crate::tx::leave_behind(pool, number, self.id);
         }
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).0.insert(self.number);
+        NUMBERS.give_back(self.number);
     }
 }
 

@@ -54,6 +54,9 @@ pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
 pub use map::page_bytes;
 pub use memory::{Counters, NativeMemory};
 pub use pool::{Needs, POOL_BYTES_MIN, Pool, PoolOptions};
-pub use raw::{RawEdges, raw_copy, raw_fence, raw_fill, raw_flush, raw_sync};
+pub use raw::{
+    PAST_CACHES_BYTES, RawEdges, move_flags, raw_copy, raw_fence, raw_fill, raw_flush,
+    raw_goes_past_caches, raw_sync,
+};
 pub use signals::{descriptor, hold_signals, ignore_size_limit, on_stop};
 pub use witness::Witness;

@@ -13,6 +13,40 @@ use std::io;
 
 const LINE: usize = LINE_BYTES as usize;
 
+/// The hints of `pmem_memcpy` and `pmemobj_memcpy`, which have the same numbers.
+pub mod move_flags {
+    /// Does not wait for what was flushed.
+    pub const NO_DRAIN: u32 = 1 << 0;
+    /// Past the caches.
+    pub const NON_TEMPORAL: u32 = 1 << 1;
+    /// Through the caches.
+    pub const TEMPORAL: u32 = 1 << 2;
+    /// As [`NON_TEMPORAL`].
+    pub const WRITE_COMBINING: u32 = 1 << 3;
+    /// As [`TEMPORAL`].
+    pub const WRITE_BACK: u32 = 1 << 4;
+    /// Does not flush.
+    pub const NO_FLUSH: u32 = 1 << 5;
+}
+
+/// Whether a move of `len` bytes goes past the caches, if moves from `least` bytes on do, or none
+/// does. What must not be flushed does not leave the caches either; of hints that contradict each
+/// other, the one to leave them counts.
+#[inline]
+pub fn raw_goes_past_caches(flags: u32, len: usize, least: Option<usize>) -> bool {
+    use move_flags::{NO_FLUSH, NON_TEMPORAL, TEMPORAL, WRITE_BACK, WRITE_COMBINING};
+    match least {
+        None => false,
+        Some(_) if flags & NO_FLUSH != 0 => false,
+        Some(_) if flags & (NON_TEMPORAL | WRITE_COMBINING) != 0 => true,
+        Some(_) if flags & (TEMPORAL | WRITE_BACK) != 0 => false,
+        Some(least) => len >= least,
+    }
+}
+
+/// Bytes from which moves go past the caches, where nothing else is asked for.
+pub const PAST_CACHES_BYTES: usize = 256;
+
 /// Bytes at both ends of a range that went through the caches, and are the caller's to flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawEdges {
@@ -273,6 +307,18 @@ mod tests {
             raw_fence(FlushKind::None);
             prop_assert_eq!(bytes, expected);
         }
+    }
+
+    #[test]
+    fn hints_decide_before_the_length_and_who_asks_for_none_before_both() {
+        use move_flags::*;
+        let past = |flags, len| raw_goes_past_caches(flags, len, Some(256));
+        assert!(!past(0, 255) && past(0, 256));
+        assert!(past(NON_TEMPORAL, 1) && past(WRITE_COMBINING | TEMPORAL, 1));
+        assert!(!past(TEMPORAL, 1 << 20) && !past(WRITE_BACK, 1 << 20));
+        assert!(!past(NO_FLUSH | NON_TEMPORAL, 1 << 20));
+        assert!(!raw_goes_past_caches(NON_TEMPORAL, 1 << 20, None));
+        assert!(raw_goes_past_caches(NO_DRAIN, 1, Some(0)));
     }
 
     #[test]
