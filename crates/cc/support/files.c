@@ -44,8 +44,22 @@ static ssize_t write_piece(int file, const char *from, size_t bytes, off_t offse
     return HOST(REAL(pwrite)(file, from, bytes, offset));
 }
 
+/* A file that is mapped has what was stored there, which the kernel does not know. */
+static ssize_t read_mapped(int file, char *to, const char *from, size_t bytes, off_t offset)
+{
+    sw_work(SYSTEM_CALL_WORK);
+    memcpy(to, from, bytes);
+    if (offset < 0)
+        HOST(lseek(file, (off_t)bytes, SEEK_CUR));
+    return (ssize_t)bytes;
+}
+
 static ssize_t read_at(int file, char *to, size_t bytes, off_t offset)
 {
+    size_t there = bytes;
+    const char *mapped = sw_mapped(file, offset, &there);
+    if (mapped != NULL)
+        return read_mapped(file, to, mapped, there, offset);
     char buffer[BUFFER] __attribute__((aligned(16)));
     size_t done = 0;
     do {
@@ -61,7 +75,7 @@ static ssize_t read_at(int file, char *to, size_t bytes, off_t offset)
     return (ssize_t)done;
 }
 
-static ssize_t write_at(int file, const char *from, size_t bytes, off_t offset)
+static ssize_t write_unmapped(int file, const char *from, size_t bytes, off_t offset)
 {
     char buffer[BUFFER] __attribute__((aligned(16)));
     size_t done = 0;
@@ -76,6 +90,16 @@ static ssize_t write_at(int file, const char *from, size_t bytes, off_t offset)
             break;
     } while (done < bytes);
     return (ssize_t)done;
+}
+
+static ssize_t write_at(int file, const char *from, size_t bytes, off_t offset)
+{
+    size_t there = bytes;
+    char *mapped = sw_mapped(file, offset, &there);
+    ssize_t done = write_unmapped(file, from, bytes, offset);
+    if (mapped != NULL && done > 0)
+        memcpy(mapped, from, (size_t)done < there ? (size_t)done : there);
+    return done;
 }
 
 ssize_t read(int file, void *to, size_t bytes)
@@ -178,6 +202,15 @@ int msync(void *at, size_t bytes, int flags)
 {
     return (int)with_errno(sw_msync(at, bytes, flags));
 }
+
+/* What is stored to a mapping of the file is durable, too. */
+int fsync(int file)
+{
+    size_t bytes = SIZE_MAX;
+    char *mapped = sw_mapped(file, 0, &bytes);
+    return mapped == NULL ? HOST(REAL(fsync)(file)) : msync(mapped, bytes, MS_SYNC);
+}
+int fdatasync(int) ALIAS(fsync);
 
 /* Makes a mapping smaller; no program that was met makes one larger. */
 void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)

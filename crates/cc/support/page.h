@@ -55,4 +55,8 @@
 /* The bytes of the stack of a thread, by its number, and where they end. */
 #define sw_stack SEAWALL_CALL(21, size_t, uint64_t, void **)
 
+/* Where the bytes of an open file from this offset on (-1: its own) are mapped, and in the last
+ * argument how many of so many there are. Null if they are not: the file itself has them. */
+#define sw_mapped SEAWALL_CALL(22, char *, int, int64_t, size_t *)
+
 #endif

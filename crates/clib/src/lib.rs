@@ -14,12 +14,14 @@
 
 #![forbid(unsafe_code)]
 
+mod assembly;
 mod exports;
 mod install;
 mod manual;
 mod table;
 mod trial;
 
+pub use assembly::assembly;
 pub use exports::{ExportedSymbol, exports};
 pub use install::Installation;
 pub use table::{DevelopmentFiles, LIBRARIES, LibraryEntry};
@@ -35,11 +37,26 @@ use std::process::Command;
 /// The variable that names the C compiler; `cc` if it is not set.
 pub const COMPILER_VARIABLE: &str = "CC";
 
+/// What a library is linked from.
+#[derive(Clone, Copy, Debug)]
+pub enum LibraryCode<'a> {
+    /// The static library that rustc made.
+    Archive(&'a Path),
+    /// Its [`assembly`], of which `seawall cc` makes code for the machines of seawall beside that
+    /// of the processor.
+    Assembly {
+        /// The assembly.
+        file: &'a Path,
+        /// The program `seawall`.
+        seawall: &'a Path,
+    },
+}
+
 /// What [`SharedLibrary::link`] links.
 #[derive(Clone, Debug)]
 pub struct SharedLibrary<'a> {
-    /// The static library.
-    pub archive: &'a Path,
+    /// Its Rust part.
+    pub code: LibraryCode<'a>,
     /// C sources that become part of it.
     pub sources: &'a [PathBuf],
     /// The name that programs ask for, as in `libpmem.so.1`; also the name of the file.
@@ -82,6 +99,14 @@ pub enum ClibError {
         path: String,
         /// Why.
         source: io::Error,
+    },
+    /// The assembly of a library could not be built.
+    #[error("cargo cannot build the assembly of {package}; it says:\n{says}")]
+    Assembly {
+        /// The package.
+        package: String,
+        /// Its standard error.
+        says: String,
     },
     /// The static library has not been built.
     #[error("there is no {name} in {folder}; `cargo build -p {package}` makes it")]
@@ -131,7 +156,8 @@ impl SharedLibrary<'_> {
             .split_once(".so")
             .ok_or_else(|| ClibError::Soname { soname: self.soname.to_owned() })?;
         // The linker takes a file that it does not find for a script, and says strange things.
-        fs::metadata(self.archive).map_err(at(self.archive))?;
+        let (LibraryCode::Archive(file) | LibraryCode::Assembly { file, .. }) = self.code;
+        fs::metadata(file).map_err(at(file))?;
         fs::create_dir_all(folder).map_err(at(folder))?;
         let hidden = |what: &str| folder.join(format!(".{}.{}.{what}", self.soname, process_id()));
         let (script, fresh) = (hidden("map"), hidden("new"));
@@ -153,8 +179,12 @@ impl SharedLibrary<'_> {
     }
 
     fn run_compiler(&self, script: &Path, output: &Path) -> Result<(), ClibError> {
-        let tool = compiler();
-        let done = Command::new(&tool).args(self.arguments(script, output)).output();
+        let (tool, first) = match self.code {
+            LibraryCode::Archive(_) => (compiler(), None),
+            LibraryCode::Assembly { seawall, .. } => (seawall.into(), Some("cc")),
+        };
+        let arguments = self.arguments(script, output);
+        let done = Command::new(&tool).args(first).args(arguments).output();
         let tool = tool.to_string_lossy().into_owned();
         let done = done.map_err(|source| ClibError::NoCompiler { tool: tool.clone(), source })?;
         if done.status.success() {
@@ -181,9 +211,17 @@ impl SharedLibrary<'_> {
         arguments.push(joined("-Wl,--version-script=", script));
         arguments.extend(["-o".into(), output.into()]);
         arguments.extend(self.sources.iter().map(OsString::from));
-        arguments.push("-Wl,--whole-archive".into());
-        arguments.push(self.archive.into());
-        arguments.push("-Wl,--no-whole-archive".into());
+        match self.code {
+            LibraryCode::Archive(archive) => {
+                arguments.push("-Wl,--whole-archive".into());
+                arguments.push(archive.into());
+                arguments.push("-Wl,--no-whole-archive".into());
+            }
+            // As it names the files of its lines.
+            LibraryCode::Assembly { file, .. } => {
+                arguments.extend(["-Wa,-gdwarf-5".into(), file.into()]);
+            }
+        }
         let rest = ["-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,relro,-z,now"];
         arguments.extend(rest.map(OsString::from));
         let libraries = ["-lpthread", "-ldl", "-lm", "-lc", "-lgcc_s"];

@@ -1,5 +1,9 @@
 //! The libraries that C programs load: the one place that lists them.
 
+use crate::{ClibError, LibraryCode, SharedLibrary, at};
+use std::fs;
+use std::path::{Path, PathBuf};
+
 /// A library that `cargo run -p seawall-xtask -- c-libraries` makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LibraryEntry {
@@ -79,6 +83,23 @@ impl LibraryEntry {
     /// The file name of the static library that cargo makes.
     pub fn archive(&self) -> String {
         format!("lib{}.a", self.package.replace('-', "_"))
+    }
+
+    /// Links it in `folder`; `root` is the workspace. Gives its path.
+    ///
+    /// # Errors
+    /// As [`SharedLibrary::link`].
+    pub fn link(
+        &self,
+        root: &Path,
+        code: LibraryCode<'_>,
+        folder: &Path,
+    ) -> Result<PathBuf, ClibError> {
+        let list = root.join(self.symbols);
+        let symbols = fs::read_to_string(&list).map_err(at(&list))?;
+        let sources: Vec<PathBuf> = self.sources.iter().map(|file| root.join(file)).collect();
+        let (soname, version) = (self.soname, self.version);
+        SharedLibrary { code, sources: &sources, soname, version, symbols: &symbols }.link(folder)
     }
 
     /// The library called `name`.

@@ -27,7 +27,8 @@ fn archive(test: &str, source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
 const SOURCE: &str = "int inner(void) { return 1; } int two(void) { return inner() + 1; }";
 
 fn library<'a>(archive: &'a Path, sources: &'a [PathBuf], symbols: &'a str) -> SharedLibrary<'a> {
-    SharedLibrary { archive, sources, soname: "liba.so.1", version: "LIBA_1.0", symbols }
+    let code = LibraryCode::Archive(archive);
+    SharedLibrary { code, sources, soname: "liba.so.1", version: "LIBA_1.0", symbols }
 }
 
 fn exported(path: &Path) -> Vec<(String, String)> {

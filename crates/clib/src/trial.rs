@@ -1,7 +1,7 @@
 //! A program in C, compiled against another's library, to be run on that and on ours: for tests
 //! that compare what it prints.
 
-use crate::{ClibError, LibraryEntry, SharedLibrary, built_beside_this_test, compiler};
+use crate::{ClibError, LibraryCode, LibraryEntry, built_beside_this_test, compiler};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -41,17 +41,7 @@ impl Trial {
         let entry = LibraryEntry::named(name).expect("the table has it");
         let folder = target.join(format!("lib{name}/lib"));
         let archive = built_beside_this_test(&entry.archive(), entry.package)?;
-        let sources: Vec<PathBuf> = entry.sources.iter().map(|file| root.join(file)).collect();
-        let list = root.join(entry.symbols);
-        let symbols = fs::read_to_string(&list).map_err(crate::at(&list))?;
-        SharedLibrary {
-            archive: &archive,
-            sources: &sources,
-            soname: entry.soname,
-            version: entry.version,
-            symbols: &symbols,
-        }
-        .link(&folder)?;
+        entry.link(root, LibraryCode::Archive(&archive), &folder)?;
         Ok(Trial { entry, folder, debian })
     }
 

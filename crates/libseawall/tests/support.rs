@@ -1,7 +1,7 @@
 //! Installs the library as programs find it, and compiles and runs programs on it.
 
 use seawall_clib::{
-    Installation, LibraryEntry, SharedLibrary, built_beside_this_test, symbols, told,
+    Installation, LibraryCode, LibraryEntry, built_beside_this_test, symbols, told,
 };
 use std::ffi::OsString;
 use std::fs;
@@ -40,15 +40,7 @@ fn install() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
     let (root, entry) = (here().join("../.."), entry());
     let archive = built_beside_this_test(&entry.archive(), entry.package).unwrap();
-    let list = fs::read_to_string(root.join(entry.symbols)).unwrap();
-    let shared = SharedLibrary {
-        archive: &archive,
-        sources: &[],
-        soname: entry.soname,
-        version: entry.version,
-        symbols: &list,
-    };
-    shared.link(&folder.join("lib")).unwrap();
+    entry.link(&root, LibraryCode::Archive(&archive), &folder.join("lib")).unwrap();
     let (root, archive) = (&root, &archive);
     Installation { entry, root, archive, folder: &folder, prefix: &folder }.install().unwrap();
     folder

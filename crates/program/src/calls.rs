@@ -12,7 +12,7 @@ use seawall_memory::Fence;
 use std::ffi::CStr;
 
 /// The functions.
-pub(crate) fn table() -> [usize; 22] {
+pub(crate) fn table() -> [usize; 23] {
     [
         thread_start as *const () as usize,
         thread_exit as *const () as usize,
@@ -36,6 +36,7 @@ pub(crate) fn table() -> [usize; 22] {
         cores as *const () as usize,
         persistent as *const () as usize,
         stack_of as *const () as usize,
+        mapped as *const () as usize,
     ]
 }
 
@@ -230,4 +231,11 @@ extern "C" fn stack_of(thread: u64, end: &mut u64) -> u64 {
     let (start, bytes) = stacks::of_thread(thread as usize);
     *end = start + bytes;
     bytes
+}
+
+extern "C" fn mapped(fd: c_int, offset: i64, bytes: &mut usize) -> u64 {
+    simulated();
+    let Some((at, there)) = regions::mapped(fd, offset, *bytes as u64) else { return 0 };
+    *bytes = there as usize;
+    at
 }

@@ -20,5 +20,5 @@ mod wire;
 
 pub use explored::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
 pub(crate) use server::serve;
-pub(crate) use space::overlay;
+pub(crate) use space::{is_recovery, may_have_changed, overlay};
 pub(crate) use wire::Serving;

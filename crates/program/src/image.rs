@@ -22,11 +22,6 @@ struct Segment {
 
 /// The modules of the program, which are in the folder of its image.
 fn modules() -> Found {
-    unsafe extern "C" {
-        /// The address of a thread-local variable, by module and offset (ELF Handling For
-        /// Thread-Local Storage, section 3.4.2).
-        fn __tls_get_addr(index: *const usize) -> *mut c_void;
-    }
     unsafe extern "C" fn each(
         info: *mut libc::dl_phdr_info,
         _: usize,
@@ -45,11 +40,8 @@ fn modules() -> Found {
         found.names.push(PathBuf::from(std::ffi::OsStr::from_bytes(name)));
         let locals = headers.iter().find(|header| header.p_type == libc::PT_TLS);
         if let Some(header) = locals {
-            let index = [info.dlpi_tls_modid, 0];
-            // SAFETY: the module has thread-local variables, and this is their number.
-            let block = unsafe { __tls_get_addr(index.as_ptr()) } as u64;
             found.locals.push(ThreadLocals {
-                from_base: block.wrapping_sub(stacks::fs()),
+                module: info.dlpi_tls_modid,
                 initial: info.dlpi_addr + header.p_vaddr,
                 initial_bytes: header.p_filesz,
                 bytes: header.p_memsz,
@@ -78,7 +70,7 @@ fn segments() -> Vec<Segment> {
     modules().segments
 }
 
-/// The thread-local variables of all modules; the first thread of the process must ask.
+/// The thread-local variables of all modules.
 pub(crate) fn thread_locals() -> Vec<ThreadLocals> {
     modules().locals
 }

@@ -1,10 +1,19 @@
 //! Thread-local variables, which a thread on a core that was used before must find as new.
 
-/// The thread-local variables of a module: where they are from the base of `%fs`, and how they
-/// begin.
+use crate::stacks;
+use libc::c_void;
+
+unsafe extern "C" {
+    /// The address of a thread-local variable, by module and offset (ELF Handling For Thread-Local
+    /// Storage, section 3.4.2).
+    fn __tls_get_addr(index: *const usize) -> *mut c_void;
+}
+
+/// The thread-local variables of a module, and how they begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadLocals {
-    pub(crate) from_base: u64,
+    /// The number of the module.
+    pub(crate) module: usize,
     pub(crate) initial: u64,
     pub(crate) initial_bytes: u64,
     pub(crate) bytes: u64,
@@ -14,11 +23,16 @@ impl ThreadLocals {
     /// Makes those of a thread what they are at its start.
     ///
     /// # Safety
-    /// `base` must be that of a thread which does not run.
+    /// `base` must be that of a thread which does not run, and the module loaded.
     pub(crate) unsafe fn reset(&self, base: u64) {
-        let at = base.wrapping_add(self.from_base) as *mut u8;
+        // The linker may have put them anywhere, and makes them when they are first asked for.
+        let own = stacks::fs();
+        stacks::set_fs(base);
+        // SAFETY: the module has thread-local variables, and this is its number.
+        let at = unsafe { __tls_get_addr([self.module, 0].as_ptr()) }.cast::<u8>();
+        stacks::set_fs(own);
         let (initial, rest) = (self.initial_bytes as usize, self.bytes as usize);
-        // SAFETY: each thread has a block of this length here, and the module is loaded.
+        // SAFETY: each thread has a block of this length there, and the module is loaded.
         unsafe {
             std::ptr::copy_nonoverlapping(self.initial as *const u8, at, initial);
             std::ptr::write_bytes(at.add(initial), 0, rest - initial);

@@ -168,6 +168,37 @@ pub(crate) fn map(
     at as i64
 }
 
+/// Where the bytes of an open file from `offset` on are mapped, -1 being where it stands, and how
+/// many of them there are, at most `bytes`; nothing if the file itself has them. A recovery finds
+/// all that a crash has left in mappings.
+pub(crate) fn mapped(fd: c_int, offset: i64, bytes: u64) -> Option<(u64, u64)> {
+    let is_recovery = crate::explore::is_recovery();
+    if bytes == 0 || REGIONS.0.pools.borrow().is_empty() && !is_recovery {
+        return None;
+    }
+    let (file, path) = describe(fd)?;
+    let file_bytes = std::fs::metadata(format!("/proc/self/fd/{fd}")).ok()?.len();
+    let offset = match offset {
+        // SAFETY: it asks only where the file stands.
+        -1 => unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) },
+        given => given,
+    };
+    let offset = u64::try_from(offset).ok()?;
+    let find = || {
+        let pools = pools();
+        pools.into_iter().find(|pool| pool.file == file && pool.has(offset))
+    };
+    let left = file_bytes.checked_sub(offset).filter(|left| *left > 0)?;
+    let pool = find().or_else(|| {
+        if is_recovery && crate::explore::may_have_changed(&path) {
+            map(0, file_bytes as usize, libc::PROT_WRITE, libc::MAP_SHARED, fd, 0);
+        }
+        find()
+    })?;
+    let at = pool.at + offset - pool.offset;
+    Some((at, bytes.min(left).min(pool.at + pool.bytes - at)))
+}
+
 /// Device, inode and path of an open file.
 fn describe(fd: c_int) -> Option<((u64, u64), PathBuf)> {
     let link = PathBuf::from(format!("/proc/self/fd/{fd}"));

@@ -21,7 +21,7 @@ pub(crate) fn start(start: extern "C" fn(u64) -> u64, argument: u64) -> Option<u
         thread.fs.set(must(stacks::sleeper(thread.number)));
     }
     for locals in runtime.locals.borrow().iter() {
-        // SAFETY: nothing runs on this core now.
+        // SAFETY: nothing runs on this core now, and modules stay loaded.
         unsafe { locals.reset(thread.fs.get()) };
     }
     thread.is_busy.set(true);

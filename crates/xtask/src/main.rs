@@ -19,13 +19,13 @@ mod tidy;
 mod workspace;
 
 use anyhow::{Result, bail};
+use clib::Made;
 use sanitize::Tool;
-use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
                      tidy | docs | package | sanitize address|thread|miri | \
-                     c-libraries DIR [--prefix PREFIX]";
+                     c-libraries DIR [--prefix PREFIX] [--machines]";
 
 fn main() -> ExitCode {
     match chore() {
@@ -43,12 +43,9 @@ fn chore() -> Result<ExitCode> {
     match arguments[..] {
         ["tidy"] => tidy(),
         ["docs"] => Ok(if docs::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
-        ["c-libraries", folder] => {
-            clib::run(Path::new(folder), None)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        ["c-libraries", folder, "--prefix", prefix] => {
-            clib::run(Path::new(folder), Some(Path::new(prefix)))?;
+        ["c-libraries", folder, ref options @ ..] if !folder.starts_with('-') => {
+            let Some(made) = Made::of(folder, options) else { bail!("{USAGE}") };
+            made.run()?;
             Ok(ExitCode::SUCCESS)
         }
         ["package"] => Ok(if package::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),

@@ -15,6 +15,8 @@ TESTED(read);
 TESTED(write);
 TESTED(pread);
 TESTED(pwrite);
+TESTED(fsync);
+TESTED(fdatasync);
 TESTED(mmap);
 TESTED(munmap);
 TESTED(msync);
@@ -80,6 +82,22 @@ static void reads_and_writes(int file)
     CHECK(mapped == MAP_FAILED && errno == EINVAL);
 }
 
+static void a_mapped_file_is_its_mapping(int file)
+{
+    char *mapping = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(mapping != MAP_FAILED && lseek(file, 0, SEEK_SET) == 0);
+    strcpy(mapping, "stored to the mapping");
+    mapped_file = mapping;
+    CHECK(t_pread(file, got, 6, 10) == 6 && memcmp(got, "the ma", 6) == 0);
+    CHECK(t_read(file, got, 6) == 6 && memcmp(got, "stored", 6) == 0);
+    CHECK(t_read(file, got, BYTES) == 94 && memcmp(got, " to the", 7) == 0);
+    CHECK(lseek(file, 0, SEEK_CUR) == 100);
+    CHECK(t_pwrite(file, "X", 1, 10) == 1 && mapping[10] == 'X' && mapping[11] == 'h');
+    CHECK(t_fsync(file) == 0 && t_fdatasync(file) == 0);
+    mapped_file = NULL;
+    CHECK(t_pread(file, got, 1, 10) == 1 && got[0] == 'X' && munmap(mapping, 4096) == 0);
+}
+
 static void streams(const char *name)
 {
     FILE *file = t_fopen(name, "w+");
@@ -133,6 +151,7 @@ void test_files(void)
     int file = mkstemp(name);
     CHECK(file >= 0);
     reads_and_writes(file);
+    a_mapped_file_is_its_mapping(file);
     close(file);
     streams(name);
     unlink(name);

@@ -165,6 +165,20 @@ static void ignore(void)
 {
 }
 
+char *mapped_file;
+
+static char *mapped(int file, int64_t offset, size_t *bytes)
+{
+    if (mapped_file == NULL)
+        return NULL;
+    off_t at = offset < 0 ? lseek(file, 0, SEEK_CUR) : offset;
+    size_t left = at < 100 ? 100 - (size_t)at : 0;
+    if (left == 0)
+        return NULL;
+    *bytes = *bytes < left ? *bytes : left;
+    return mapped_file + at;
+}
+
 static void fill_page(void)
 {
     void *page = mmap((void *)PAGE, 4096, PROT_READ | PROT_WRITE,
@@ -174,7 +188,7 @@ static void fill_page(void)
         thread_start, thread_exit, thread_self, wait_while, nanoseconds, end,
         unsupported,  map,         unmap,       sync_map,   heap_grow,   host_begin,
         host_end,     ignore,      ignore,      ignore,     ignore,      ignore,
-        yield,        cores,       ignore,
+        yield,        cores,       ignore,      ignore,      mapped,
     };
     memcpy((char *)page + 0x200, calls, sizeof calls);
 }

@@ -37,6 +37,8 @@ int run_program(int (*program)(int, char **, char **), char *output, size_t room
 
 /* How much memory the heap has asked for. */
 extern size_t heap_bytes;
+/* What sw_mapped says of the first 100 bytes of every file. */
+extern char *mapped_file;
 
 /* The exit code of a program that was refused. */
 #define REFUSED 77

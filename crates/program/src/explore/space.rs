@@ -52,6 +52,17 @@ pub(crate) fn space() -> &'static Space {
     SPACE.0.get().expect("a run has a space")
 }
 
+/// Whether this process is a recovery.
+pub(crate) fn is_recovery() -> bool {
+    SPACE.0.get().is_some_and(Space::is_recovery)
+}
+
+/// Whether a run has stored to this file.
+pub(crate) fn may_have_changed(path: &Path) -> bool {
+    let file = space().name(path);
+    space().listed.keys().any(|page| page.file == file)
+}
+
 /// Gives a pool that has just been mapped the words that the crash left of it.
 pub(crate) fn overlay(pool: &Pool) {
     let Some(Recovery { words, .. }) = SPACE.0.get().and_then(|space| space.recovery.get()) else {
