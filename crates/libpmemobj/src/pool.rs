@@ -32,6 +32,8 @@ const POOL_BYTES_MAX: u64 = 15 << 40;
 /// Lanes of a pool, and of one that is small.
 const LANES: u64 = 1024;
 const FEW_LANES: u64 = 256;
+/// One for a transaction, and one for the calls in it.
+const LANES_MIN: u64 = 2;
 /// Bytes of a pool from which it has all lanes.
 const MANY_LANES_MIN: u64 = 512 << 20;
 /// The part of a pool that logs may take, if they need not be as small as they can be.
@@ -139,7 +141,7 @@ impl ObjectPool {
             let text = format!("{}: no room for {bytes} bytes", path.display());
             return Err(Failure::new(libc::ENOSPC, text));
         }
-        let options = options_for(bytes);
+        let options = options_for(bytes, settings::lanes_wanted()?);
         let file = fitting(|domain| {
             let dram_bytes = options.dram_bytes();
             let open = PoolOptions { domain, dram_bytes, ..PoolOptions::default() };
@@ -328,10 +330,11 @@ pub(crate) fn check_layout<M: Memory>(
     )))
 }
 
-/// The options of a heap that fills a pool of so many bytes. Small pools have small logs, which
-/// grow with what a transaction needs.
-fn options_for(bytes: u64) -> HeapOptions {
-    let threads = if bytes < MANY_LANES_MIN { FEW_LANES } else { LANES };
+/// The options of a heap that fills a pool of so many bytes, with so many lanes at most. Small
+/// pools have small logs, which grow with what a transaction needs.
+fn options_for(bytes: u64, lanes: Option<u64>) -> HeapOptions {
+    let usual = if bytes < MANY_LANES_MIN { FEW_LANES } else { LANES };
+    let threads = lanes.map_or(usual, |lanes| lanes.clamp(LANES_MIN, usual));
     let share = (bytes / LOG_SHARE / (3 * threads)).clamp(4 << 10, 64 << 10);
     let log_bytes = 1 << share.ilog2();
     let with = |chunks: u64| HeapOptions {

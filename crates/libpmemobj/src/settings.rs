@@ -266,6 +266,18 @@ pub(crate) fn from_environment() -> Result<Settings, Failure> {
     Ok(settings)
 }
 
+/// What `PMEMOBJ_NLANES` says: threads of a new pool that can be in calls at a time.
+pub(crate) fn lanes_wanted() -> Result<Option<u64>, Failure> {
+    let Ok(text) = std::env::var("PMEMOBJ_NLANES") else { return Ok(None) };
+    match text.parse() {
+        Ok(0) | Err(_) => {
+            let text = format!("PMEMOBJ_NLANES is {text:?}; it must be a number from 1 on");
+            Err(Failure::invalid(text))
+        }
+        Ok(lanes) => Ok(Some(lanes)),
+    }
+}
+
 fn apply(settings: &Settings, setting: &str) -> Result<(), Failure> {
     let (name, text) = setting.split_once('=').ok_or_else(|| unknown(setting))?;
     if let ["heap", "alloc_class", which, "desc"] = name.split('.').collect::<Vec<_>>()[..] {

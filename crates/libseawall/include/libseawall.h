@@ -198,8 +198,8 @@ int sw_drain(const sw_pool *pool);
  *
  * sw_map_... is a transaction of its own: durable when it returns; after a crash before, it has
  * happened or not. sw_tx_map_... is part of yours, and sees what that has done. It can give SW_BUSY
- * when another thread changes the map; abort then, and run the transaction again. A thread with an
- * open transaction gets SW_MISUSE from the first kind.
+ * when another thread changes the map; abort then, and run the transaction again: its sw_tx_begin
+ * waits for what it lacked. A thread with an open transaction gets SW_MISUSE from the first kind.
  */
 #define SW_MAP_BYTES 8
 

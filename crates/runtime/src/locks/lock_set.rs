@@ -10,7 +10,8 @@
 //!    Any other lock is tried once; if another thread holds it, the operation fails with
 //!    [`TxError::Busy`](crate::TxError::Busy).
 //! 2. [`Session::retry`] then rolls the transaction back, and runs it again with that lock, and
-//!    those that it failed for before, taken first, in the order of their addresses.
+//!    those that it failed for before, taken first, in the order of their addresses. So does
+//!    [`Session::start`] after a transaction that a call began.
 //!
 //! So a thread waits only for a lock above all those that it holds, and there can be no cycle of
 //! waits. Each round adds a lock, so there are no more rounds than locks. A transaction that takes
@@ -266,6 +267,25 @@ mod tests {
         let outcome = session.transaction(|tx| tx.lock(high));
         assert_eq!(outcome, Ok(()));
         assert_eq!(low.version(&image), 4, "it is not taken first any more");
+    }
+
+    #[test]
+    fn what_a_transaction_lacked_that_a_call_began_is_taken_first_by_its_repetition() {
+        let (image, heap, [low, high, _]) = made();
+        let mut session = heap.join(&image);
+        let is_taken = |lock: Stripe| image.load::<u64>(lock.word().unwrap()) % 2 == 1;
+        let other = low.acquire(&image);
+        let mut tx = session.start(Logging::Redo).unwrap();
+        tx.lock(high).unwrap();
+        assert_eq!(tx.lock(low), Err(TxError::Busy));
+        tx.abort().unwrap();
+        other.release(&image);
+        let tx = session.start(Logging::Redo).unwrap();
+        assert!(is_taken(low) && !is_taken(high));
+        tx.commit().unwrap();
+        let tx = session.start(Logging::Redo).unwrap();
+        assert!(!is_taken(low), "it was no repetition");
+        tx.commit().unwrap();
     }
 
     #[test]

@@ -28,6 +28,10 @@ impl<'m, M: Memory> Session<'m, M> {
     /// Begins a transaction, which [`commit`](HeldTx::commit) ends. What it promises is what
     /// [`transaction_with`](Session::transaction_with) does.
     ///
+    /// After one that failed with [`TxError::Busy`] and was rolled back, this waits for the lock
+    /// that it lacked, and for those of rolled back ones just before it, as
+    /// [`retry`](Session::retry) does: so two of them do not fail for each other for ever.
+    ///
     /// ```
     /// # use seawall_memory::Image;
     /// # use seawall_runtime::{Heap, HeapError, HeapOptions, Logging};
@@ -45,6 +49,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// # Errors
     /// When an earlier transaction cannot be rolled back that was paused and not taken up.
     pub fn start(&mut self, kind: Logging) -> Result<HeldTx<'_, 'm, M>, TxError> {
+        self.holds.note_start();
         let is_scope = self.enter()?;
         Ok(HeldTx { tx: Tx { session: self, kind }, is_scope, is_over: false })
     }
@@ -107,6 +112,7 @@ impl<'m, M: Memory> HeldTx<'_, 'm, M> {
 
     fn end(&mut self, is_good: bool) -> Result<Option<TxError>, TxError> {
         self.is_over = true;
+        self.tx.session.holds.note_end(is_good);
         self.tx.session.leave_with(is_good, Wait::Durable, self.is_scope)
     }
 }

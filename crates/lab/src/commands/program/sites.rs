@@ -8,8 +8,8 @@ use std::process::Command;
 /// In the paths of the library that stands for the C library ([`seawall_cc::SUPPORT_FOLDER`]).
 const SUPPORT: &str = seawall_cc::SUPPORT_FOLDER;
 
-/// In the paths of the headers with the compiler's intrinsic functions.
-const OF_COMPILER: &str = "/lib/gcc/";
+/// In the paths of what compilers come with: headers with intrinsic functions, Rust's library.
+const OF_COMPILERS: [&str; 2] = ["/lib/gcc/", "/rustc/"];
 
 /// Addresses that one command is asked for.
 const AT_ONCE: usize = 4096;
@@ -105,7 +105,7 @@ fn few_lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
 /// Where the code of an instruction was written, of the functions that it is inlined in, each with
 /// its line: the first that is not the compiler's own.
 fn innermost(functions: &[&str]) -> Option<Line> {
-    let is_own = |pair: &&[&str]| !pair[1].contains(OF_COMPILER);
+    let is_own = |pair: &&[&str]| !OF_COMPILERS.iter().any(|path| pair[1].contains(path));
     let pairs = || functions.chunks_exact(2);
     let pair = pairs().find(is_own).or(pairs().next())?;
     let line = pair[1].split(" (").next().unwrap_or(pair[1]).to_owned();
