@@ -13,6 +13,8 @@ mod entry;
 mod features;
 #[path = "programs/findings.rs"]
 mod findings;
+#[path = "programs/libraries.rs"]
+mod libraries;
 #[path = "programs/output.rs"]
 mod output;
 #[path = "programs/profile.rs"]
@@ -44,11 +46,13 @@ fn source(name: &str) -> PathBuf {
 /// A folder in which programs are compiled and run.
 struct Place {
     folder: TempDir,
+    /// The folder of a library that the programs need.
+    library: Option<PathBuf>,
 }
 
 impl Place {
     fn new() -> Place {
-        Place { folder: tempfile::tempdir().expect("a folder") }
+        Place { folder: tempfile::tempdir().expect("a folder"), library: None }
     }
 
     fn seawall(&self) -> Command {
@@ -56,6 +60,10 @@ impl Place {
         // All tests share the compiled support library.
         command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
         command.current_dir(self.folder.path());
+        if let Some(library) = &self.library {
+            // Few logs, so that recovery is short.
+            command.env("LD_LIBRARY_PATH", library).env("PMEMOBJ_NLANES", "4");
+        }
         command
     }
 
@@ -223,6 +231,19 @@ fn explorations_begin_with_a_pool_that_was_prepared_and_name_the_lines_of_both_p
     assert!(record.contains(magic), "{record}");
     let error = place.run(2, &[&words[..], &["--prepare", "./hash no"]].concat());
     assert!(error.contains("./hash no returned"), "{error}");
+}
+
+#[test]
+fn a_recovery_that_reads_the_file_finds_what_a_crash_left_of_its_mapping() {
+    if without_gcc("a_recovery_that_reads_the_file_finds_what_a_crash_left_of_its_mapping") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("reading.c");
+    let sound = place.explore(0, ("reading", "1", 0), &["--models", "px86"]);
+    assert!(!sound.contains("reads nothing"), "{sound}");
+    let found = place.explore(1, ("reading", "1", 1), &["--models", "px86"]);
+    assert!(found.contains(&format!("reading.c:{}", line_of("reading.c", "second */"))), "{found}");
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! Programs on the libraries of this repository, which `seawall cc` compiles from their assembly.
+
+use super::{Place, root, without_gcc};
+use seawall_clib::{LibraryCode, LibraryEntry, assembly};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// A place whose programs run on that library of ours; it is built once, and then again when a
+/// source of it has changed.
+fn with_library(name: &str) -> Place {
+    static BUILDS: Mutex<()> = Mutex::new(());
+    let _one = BUILDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let entry = LibraryEntry::named(name).expect("the table has it");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines");
+    let file = assembly(entry, &root(), &target, "dev").expect("cargo builds it");
+    let seawall = Path::new(env!("CARGO_BIN_EXE_seawall"));
+    let code = LibraryCode::Assembly { file: &file, seawall };
+    let folder = target.join("lib");
+    entry.link(&root(), code, &folder).expect("it links");
+    Place { library: Some(folder), ..Place::new() }
+}
+
+/// What a program is compiled with, beside its own library.
+fn linked(place: &Place, name: &str, more: &[&str]) -> Vec<String> {
+    let folder = place.library.as_ref().expect("it has a library");
+    let own = ["-g".to_owned(), format!("-L{}", folder.display()), format!("-l{name}")];
+    more.iter().map(|word| (*word).to_owned()).chain(own).collect()
+}
+
+fn compile(place: &Place, file: &str, name: &str, more: &[&str]) {
+    let words = linked(place, name, more);
+    place.compile_with(file, &words.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// True if the header of Debian's libpmemobj is missing, which is said once for each test.
+fn without_libpmemobj(test: &str) -> bool {
+    let probe = ["-E", "-include", "libpmemobj.h", "-x", "c", "/dev/null"];
+    let probed = Command::new("gcc").args(probe).output();
+    let is_there = probed.is_ok_and(|done| done.status.success());
+    if !is_there {
+        println!("{test}: skipped, because there is no libpmemobj.h (apt install libpmemobj-dev)");
+    }
+    !is_there
+}
+
+/// The stack, compiled; nothing, which is said, where something for it is missing.
+fn stack(test: &str) -> Option<Place> {
+    if without_gcc(test) || without_libpmemobj(test) {
+        return None;
+    }
+    let place = with_library("pmemobj");
+    compile(&place, "stack.c", "pmemobj", &["-Wall", "-Wno-clobbered"]);
+    Some(place)
+}
+
+#[test]
+fn a_program_on_our_libpmemobj_runs_natively_and_survives_crashes_under_designs() {
+    let test = "a_program_on_our_libpmemobj_runs_natively_and_survives_crashes_under_designs";
+    let Some(place) = stack(test) else { return };
+    let library = place.library.clone().expect("it has one");
+    let native = |words: &[&str]| {
+        let mut command = Command::new("./stack");
+        command.current_dir(place.folder.path()).env("LD_LIBRARY_PATH", &library).args(words);
+        command.status().expect("it runs").code()
+    };
+    assert_eq!(native(&["run", "pool", "3", "20", "0"]), Some(0));
+    assert_eq!(native(&["check", "pool"]), Some(0));
+    for design in ["clwb", "lb", "lbpp", "hops", "bsp-lb", "bsp-lbpp"] {
+        let table = place.crash(0, ("stack", 0), design, &["--crashes", "12"]);
+        assert!(table.contains("none broke") && !table.contains("unseen"), "{table}");
+    }
+}
+
+#[test]
+fn flaws_of_programs_on_our_libpmemobj_are_found_by_crashes() {
+    let Some(place) = stack("flaws_of_programs_on_our_libpmemobj_are_found_by_crashes") else {
+        return;
+    };
+    for flaw in [1, 2, 4] {
+        let found = place.crash(1, ("stack", flaw), "clwb", &["--crashes", "40"]);
+        assert!(found.contains("BROKEN under clwb"), "{found}");
+    }
+}
+
+#[test]
+fn flaws_of_programs_on_our_libpmemobj_are_found_by_explorations_with_their_lines() {
+    let test = "flaws_of_programs_on_our_libpmemobj_are_found_by_explorations_with_their_lines";
+    let Some(place) = stack(test) else { return };
+    let prepare = ["--models", "px86", "--prepare", "./stack create {pool}"];
+    let sound = place.explore(0, ("stack", "1 2", 0), &prepare);
+    assert!(!sound.contains("reads nothing from persistent memory"), "{sound}");
+    let found = |flaw, texts: &[&str]| {
+        let found = place.explore(1, ("stack", "1 2", flaw), &prepare);
+        for text in texts {
+            assert!(found.contains(text), "{text}: {found}");
+        }
+    };
+    let store = |text| format!("stack.c:{}", super::line_of("stack.c", text));
+    found(1, &["nodes are lost", &store("top->count++;")]);
+    found(2, &["note 1 is lost", &store("top->note[i] = value;"), "not flushed by then"]);
+    found(3, &["note 1 is lost", &store("top->noted = value;")]);
+    found(4, &["node 0 is wrong"]);
+}
+
+#[test]
+fn a_program_on_libseawall_is_crashed_and_explored() {
+    if without_gcc("a_program_on_libseawall_is_crashed_and_explored") {
+        return;
+    }
+    let place = with_library("seawall");
+    let library = root().join("crates/libseawall");
+    let header = format!("-I{}", library.join("include").display());
+    let example: PathBuf = library.join("examples/phonebook.c");
+    compile(&place, example.to_str().expect("a plain path"), "seawall", &[&header]);
+    let check = ["--check", "./phonebook {pool} list"];
+    let run =
+        ["compare", "--program", "./phonebook {pool} fill 4 12", "--designs", "clwb,lbpp,hops"];
+    let table = place.run(0, &[&run[..], &check, &["--crashes", "12"]].concat());
+    assert!(table.contains("none broke"), "{table}");
+    let run = ["explore", "--program", "./phonebook {pool} fill 1 2", "--seconds", "5"];
+    let more = ["--prepare", "./phonebook {pool} list", "--models", "px86"];
+    let sound = place.run(0, &[&run[..], &check, &more].concat());
+    assert!(sound.contains("recovery handled every image"), "{sound}");
+}
