@@ -1,6 +1,5 @@
 //! Thread-local variables, which a thread on a core that was used before must find as new.
 
-use crate::stacks;
 use libc::c_void;
 
 unsafe extern "C" {
@@ -20,17 +19,14 @@ pub(crate) struct ThreadLocals {
 }
 
 impl ThreadLocals {
-    /// Makes those of a thread what they are at its start.
+    /// Makes them what they are at the start of a thread, for the one whose base `%fs` has.
     ///
     /// # Safety
-    /// `base` must be that of a thread which does not run, and the module loaded.
-    pub(crate) unsafe fn reset(&self, base: u64) {
+    /// That thread must not run, and the module must be loaded.
+    pub(crate) unsafe fn reset(&self) {
         // The linker may have put them anywhere, and makes them when they are first asked for.
-        let own = stacks::fs();
-        stacks::set_fs(base);
         // SAFETY: the module has thread-local variables, and this is its number.
         let at = unsafe { __tls_get_addr([self.module, 0].as_ptr()) }.cast::<u8>();
-        stacks::set_fs(own);
         let (initial, rest) = (self.initial_bytes as usize, self.bytes as usize);
         // SAFETY: each thread has a block of this length there, and the module is loaded.
         unsafe {

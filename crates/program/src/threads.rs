@@ -20,10 +20,13 @@ pub(crate) fn start(start: extern "C" fn(u64) -> u64, argument: u64) -> Option<u
     if thread.fs.get() == 0 {
         thread.fs.set(must(stacks::sleeper(thread.number)));
     }
+    let own = stacks::fs();
+    stacks::set_fs(thread.fs.get());
     for locals in runtime.locals.borrow().iter() {
         // SAFETY: nothing runs on this core now, and modules stay loaded.
-        unsafe { locals.reset(thread.fs.get()) };
+        unsafe { locals.reset() };
     }
+    stacks::set_fs(own);
     thread.is_busy.set(true);
     thread.start.set(Some((start, argument)));
     Some(thread.number)

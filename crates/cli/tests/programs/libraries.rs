@@ -1,7 +1,9 @@
-//! Programs on the libraries of this repository, which `seawall cc` compiles from their assembly.
+//! Programs in Rust, and on the libraries of this repository: what `seawall cc` compiles from the
+//! assembly of rustc.
 
 use super::{Place, root, without_gcc};
 use seawall_clib::{LibraryCode, LibraryEntry, assembly};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -122,4 +124,53 @@ fn a_program_on_libseawall_is_crashed_and_explored() {
     let more = ["--prepare", "./phonebook {pool} list", "--models", "px86"];
     let sound = place.run(0, &[&run[..], &check, &more].concat());
     assert!(sound.contains("recovery handled every image"), "{sound}");
+}
+
+/// Threads of Rust's standard library, which add under a mutex of it: adds THREADS TIMES.
+const ADDS: &str = r#"
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::Mutex;
+
+static SUM: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
+    // SAFETY: as for every main.
+    let word = |n| unsafe { CStr::from_ptr(*words.add(n)) };
+    let number = |n| word(n).to_str().ok()?.parse::<u64>().ok();
+    let (Some(threads), Some(times)) = (number(1), number(2)) else { return count };
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for n in 0..times {
+                    SUM.lock().unwrap().push(thread * n);
+                }
+            });
+        }
+    });
+    println!("{}", SUM.lock().unwrap().iter().sum::<u64>());
+    0
+}
+"#;
+
+#[test]
+fn a_program_in_rust_runs_with_its_standard_library() {
+    if without_gcc("a_program_in_rust_runs_with_its_standard_library") {
+        return;
+    }
+    let place = Place::new();
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    fs::write(place.folder.path().join("adds.rs"), ADDS).expect("a source");
+    rustc.current_dir(place.folder.path()).arg("adds.rs");
+    rustc.args(["--edition", "2024", "-O", "-g", "--crate-type", "staticlib"]);
+    rustc.args(["-C", "codegen-units=1", "-C", "lto=fat", "-C", "dwarf-version=4"]);
+    let status = rustc.args(["--emit", "asm=adds.s,link"]).status().expect("rustc runs");
+    assert!(status.success());
+    place.run(0, &["cc", "-Wa,-gdwarf-5", "adds.s", "-lgcc_s", "-o", "adds"]);
+    let run = ["--program", "./adds 4 50", "--designs"];
+    let table = place.run(0, &[&["compare"], &run[..], &["clwb,lbpp"]].concat());
+    assert!(table.contains("5 cores") && !table.contains("WARNING"), "{table}");
+    let crashes = ["bsp-lbpp", "--crashes", "5"];
+    let cuts = place.run(0, &[&["kernels"], &run[..], &crashes].concat());
+    assert!(cuts.contains("5 crashes, held to the recorded run: none broke"), "{cuts}");
 }
