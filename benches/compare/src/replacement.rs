@@ -6,7 +6,7 @@
 use crate::report::{aligned, hundredths};
 use crate::rounds::Spread;
 use anyhow::{Context, Result, bail, ensure};
-use seawall_clib::{LibraryEntry, SharedLibrary};
+use seawall_clib::{LibraryCode, LibraryEntry, PROFILE};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -122,20 +122,13 @@ fn build(folder: &Path) -> Result<PathBuf> {
     eprintln!("building {}", entry.package);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--release", "--quiet", "--package", entry.package]);
+    command.args(["build", "--profile", PROFILE, "--quiet", "--package", entry.package]);
     let done = command.current_dir(&root).status().context("cannot run cargo")?;
     ensure!(done.success(), "cargo cannot build {}", entry.package);
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let sources: Vec<PathBuf> = entry.sources.iter().map(|file| root.join(file)).collect();
     let library = folder.join("library");
-    SharedLibrary {
-        archive: &target.join("release").join(entry.archive()),
-        sources: &sources,
-        soname: entry.soname,
-        version: entry.version,
-        symbols: &fs::read_to_string(root.join(entry.symbols))?,
-    }
-    .link(&library)?;
+    let archive = target.join(PROFILE).join(entry.archive());
+    entry.link(&root, LibraryCode::Archive(&archive), &library)?;
     Ok(library)
 }
 

@@ -9,17 +9,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds the assembly of `library` in a folder that cargo builds in, for it alone; `profile` is
-/// `release` or `dev`. Gives its path.
+/// The profile of cargo that the libraries for C programs are built with; also the name of the
+/// folder that they are then in.
+pub const PROFILE: &str = "c-libraries";
+
+/// Builds the assembly of `library` with [`PROFILE`], in a folder that cargo builds in. Gives its
+/// path.
 ///
 /// # Errors
 /// When cargo is missing or fails.
-pub fn assembly(
-    library: &LibraryEntry,
-    root: &Path,
-    target: &Path,
-    profile: &str,
-) -> Result<PathBuf, ClibError> {
+pub fn assembly(library: &LibraryEntry, root: &Path, target: &Path) -> Result<PathBuf, ClibError> {
     let package = library.package;
     let path = target.join(format!("{package}.s"));
     // Cargo knows nothing of this file, and would not make it again.
@@ -31,11 +30,8 @@ pub fn assembly(
     emit.push(",link");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).args(["rustc", "--locked", "--lib", "--crate-type", "staticlib"]);
-    command.args(["-p", package, "--profile", profile, "--target-dir"]).arg(target);
+    command.args(["-p", package, "--profile", PROFILE, "--target-dir"]).arg(target);
     command.args(["--", "-C", "dwarf-version=4", "--emit"]).arg(emit);
-    let profile = profile.to_uppercase();
-    command.env(format!("CARGO_PROFILE_{profile}_LTO"), "fat");
-    command.env(format!("CARGO_PROFILE_{profile}_CODEGEN_UNITS"), "1");
     let done = command.output().map_err(at(Path::new("cargo")))?;
     if !done.status.success() {
         let says = String::from_utf8_lossy(&done.stderr).trim().to_owned();
@@ -47,13 +43,11 @@ pub fn assembly(
 
 /// Makes cargo build a package again.
 fn forget(target: &Path, package: &str) -> Result<(), ClibError> {
-    for folder in ["release", "debug"] {
-        let prints = target.join(folder).join(".fingerprint");
-        let Ok(entries) = std::fs::read_dir(&prints) else { continue };
-        for entry in entries.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&format!("{package}-")) {
-                std::fs::remove_dir_all(entry.path()).map_err(at(&entry.path()))?;
-            }
+    let prints = target.join(PROFILE).join(".fingerprint");
+    let Ok(entries) = std::fs::read_dir(&prints) else { return Ok(()) };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&format!("{package}-")) {
+            std::fs::remove_dir_all(entry.path()).map_err(at(&entry.path()))?;
         }
     }
     Ok(())

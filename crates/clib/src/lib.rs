@@ -21,7 +21,7 @@ mod manual;
 mod table;
 mod trial;
 
-pub use assembly::assembly;
+pub use assembly::{PROFILE, assembly};
 pub use exports::{ExportedSymbol, exports};
 pub use install::Installation;
 pub use table::{DevelopmentFiles, LIBRARIES, LibraryEntry};

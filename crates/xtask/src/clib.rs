@@ -7,7 +7,7 @@
 
 use crate::workspace::{cargo, metadata};
 use anyhow::{Context, Result, bail};
-use seawall_clib::{Installation, LIBRARIES, LibraryCode, LibraryEntry, assembly};
+use seawall_clib::{Installation, LIBRARIES, LibraryCode, LibraryEntry, PROFILE, assembly};
 use std::path::{Path, PathBuf};
 
 /// What is to be made.
@@ -47,7 +47,7 @@ impl<'a> Made<'a> {
             path("target_directory").context("cargo names no folder for what it builds")?;
         self.build(&root)?;
         let folder = std::path::absolute(self.folder)?;
-        let (built, lib) = (target.join("release"), folder.join("lib"));
+        let (built, lib) = (target.join(PROFILE), folder.join("lib"));
         for entry in LIBRARIES {
             let archive = built.join(entry.archive());
             println!("{}", self.link(entry, &root, &target, &archive, &lib)?.display());
@@ -68,18 +68,19 @@ impl<'a> Made<'a> {
     }
 
     fn build(&self, root: &Path) -> Result<()> {
-        let mut command = cargo(root);
-        command.args(["build", "--release", "--locked"]);
-        for library in LIBRARIES {
-            command.args(["-p", library.package]);
-        }
+        let packages = LIBRARIES.iter().flat_map(|library| ["-p", library.package]);
+        let mut builds = vec![["--profile", PROFILE].into_iter().chain(packages).collect()];
         if self.for_machines {
-            command.args(["-p", "seawall-cli"]);
+            builds.push(vec!["--release", "-p", "seawall-cli"]);
         }
-        match command.status().context("cannot run cargo build")?.success() {
-            true => Ok(()),
-            false => bail!("cargo build failed; its messages are above"),
+        for build in builds {
+            let mut command = cargo(root);
+            command.args(["build", "--locked"]).args(build);
+            if !command.status().context("cannot run cargo build")?.success() {
+                bail!("cargo build failed; its messages are above");
+            }
         }
+        Ok(())
     }
 
     fn link(
@@ -94,7 +95,7 @@ impl<'a> Made<'a> {
             return Ok(entry.link(root, LibraryCode::Archive(archive), lib)?);
         }
         eprintln!("building the assembly of {} ..", entry.soname);
-        let file = assembly(entry, root, &target.join("machines"), "release")?;
+        let file = assembly(entry, root, target)?;
         let seawall = target.join("release/seawall");
         let code = LibraryCode::Assembly { file: &file, seawall: &seawall };
         Ok(entry.link(root, code, lib)?)

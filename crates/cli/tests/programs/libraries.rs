@@ -15,7 +15,7 @@ fn with_library(name: &str) -> Place {
     let _one = BUILDS.lock().unwrap_or_else(PoisonError::into_inner);
     let entry = LibraryEntry::named(name).expect("the table has it");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines");
-    let file = assembly(entry, &root(), &target, "dev").expect("cargo builds it");
+    let file = assembly(entry, &root(), &target).expect("cargo builds it");
     let seawall = Path::new(env!("CARGO_BIN_EXE_seawall"));
     let code = LibraryCode::Assembly { file: &file, seawall };
     let folder = target.join("lib");
