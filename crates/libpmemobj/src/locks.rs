@@ -6,7 +6,7 @@
 use crate::error::Failure;
 use crate::persist;
 use crate::pool::ObjectPool;
-use crate::registry::by_pop;
+use crate::registry::{by_pop, run_of};
 use crate::types::Pop;
 use libc::{c_int, c_void, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, timespec};
 use std::hint::spin_loop;
@@ -44,8 +44,20 @@ pub(crate) fn once_in_run(
     is_made
 }
 
-/// The POSIX lock in the one at `lock`, made in this run by `init`.
+/// The POSIX lock in the one at `lock`, if it has been made in this run.
 #[inline]
+fn made<T>(pop: Pop, lock: *mut c_void) -> Option<*mut T> {
+    let run = run_of(pop)?;
+    if lock.is_null() || !lock.cast::<u64>().is_aligned() {
+        return None;
+    }
+    // SAFETY: the program vouches for the lock: 64 bytes that are used by these calls only.
+    let is_made = unsafe { AtomicU64::from_ptr(lock.cast()) }.load(Acquire) == run;
+    is_made.then(|| lock.cast::<u8>().wrapping_add(8).cast())
+}
+
+/// As [`made`]; if it has not been, `init` makes it.
+#[cold]
 fn inside<T>(
     pop: Pop,
     lock: *mut c_void,
@@ -154,11 +166,15 @@ macro_rules! calls {
     ($($name:ident($init:ident) => $posix:ident($($more:ident: $type:ty),*);)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(pop: Pop, lock: *mut c_void $(, $more: $type)*) -> c_int {
-            match inside(pop, lock, $init) {
-                // SAFETY: it was made in this run; the program vouches for the rest.
-                Ok(lock) => unsafe { libc::$posix(lock $(, $more)*) },
-                Err(errno) => errno,
-            }
+            let lock = match made(pop, lock) {
+                Some(lock) => lock,
+                None => match inside(pop, lock, $init) {
+                    Ok(lock) => lock,
+                    Err(errno) => return errno,
+                },
+            };
+            // SAFETY: it was made in this run; the program vouches for the rest.
+            unsafe { libc::$posix(lock $(, $more)*) }
         }
     )*};
 }

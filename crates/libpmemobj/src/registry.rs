@@ -9,7 +9,7 @@ use crate::pool::ObjectPool;
 use crate::types::{Oid, Pop};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 static POOLS: RwLock<Vec<&'static ObjectPool>> = RwLock::new(Vec::new());
@@ -24,12 +24,14 @@ static FIRST: [Slot; 4] = [const { Slot::new() }; 4];
 
 struct Slot {
     base: AtomicUsize,
+    /// As in the pool; 0 is no run.
+    run: AtomicU64,
     pool: AtomicPtr<ObjectPool>,
 }
 
 impl Slot {
     const fn new() -> Slot {
-        Slot { base: AtomicUsize::new(0), pool: AtomicPtr::new(null_mut()) }
+        Slot { base: AtomicUsize::new(0), run: AtomicU64::new(0), pool: AtomicPtr::new(null_mut()) }
     }
 
     #[inline]
@@ -50,6 +52,7 @@ pub(crate) fn add(pool: ObjectPool) -> Pop {
     pools.push(pool);
     if let Some(slot) = FIRST.iter().find(|slot| slot.get().is_none()) {
         slot.pool.store(std::ptr::from_ref(pool).cast_mut(), Release);
+        slot.run.store(pool.run, Release);
         slot.base.store(pool.base, Release);
     }
     pool.pop()
@@ -62,6 +65,7 @@ pub(crate) fn remove(pop: Pop) -> Option<ObjectPool> {
     let pool = pools.remove(place);
     for slot in FIRST.iter().filter(|slot| slot.base.load(Acquire) == pool.base) {
         slot.base.store(0, Release);
+        slot.run.store(0, Release);
         slot.pool.store(null_mut(), Release);
     }
     _pobj_cache_invalidate.fetch_add(1, SeqCst);
@@ -82,6 +86,15 @@ pub(crate) fn by_pop(pop: Pop) -> Result<&'static ObjectPool, Failure> {
     }
     find(|pool| pool.base == base)
         .ok_or_else(|| Failure::invalid("the pool is not open: it was closed, or never opened"))
+}
+
+/// The number of the run of the pool at that address, if it is among those that were opened first.
+#[inline]
+pub(crate) fn run_of(pop: Pop) -> Option<u64> {
+    let base = pop as usize;
+    let slot = FIRST.iter().find(|slot| slot.base.load(Acquire) == base)?;
+    let run = slot.run.load(Acquire);
+    (run != 0).then_some(run)
 }
 
 /// The pool of that number.
