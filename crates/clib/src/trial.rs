@@ -31,7 +31,7 @@ impl Trial {
     /// this test and the sources under `root`, the workspace, in a folder of `target`.
     ///
     /// # Errors
-    /// As [`SharedLibrary::link`].
+    /// As [`LibraryEntry::link`].
     pub fn of(
         name: &str,
         debian: &'static str,
