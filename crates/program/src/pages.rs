@@ -111,10 +111,14 @@ impl Pages {
         let at = number * PAGE;
         let is_pm = is_persistent(at);
         // One copy for both, as this runs on a stack of the program, maybe in this very page.
+        let mut contents = Vec::with_capacity(PAGE as usize);
         // SAFETY: the program is about to access the page; if it is not mapped, the fault comes
-        // here instead of there, and is told as the program's.
-        let contents =
-            unsafe { std::slice::from_raw_parts(at as *const u8, PAGE as usize) }.to_vec();
+        // here instead of there, and is told as the program's. The vector may lie in the page,
+        // where that is of the process's own heap, as variables of threads can be.
+        unsafe {
+            std::ptr::copy(at as *const u8, contents.as_mut_ptr(), PAGE as usize);
+            contents.set_len(PAGE as usize);
+        }
         // What differs from the file was stored by code that is not seen: it is taken over.
         let original = (is_pm && !self.is_as_it_is.get()).then(|| original(at)).flatten();
         let contents = original.unwrap_or(contents);
