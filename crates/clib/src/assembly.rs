@@ -13,8 +13,8 @@ use std::process::Command;
 /// folder that they are then in.
 pub const PROFILE: &str = "c-libraries";
 
-/// Builds the assembly of `library` with [`PROFILE`], in a folder that cargo builds in. Gives its
-/// path.
+/// Builds the assembly of `library`, and its static library, with [`PROFILE`], in a folder that
+/// cargo builds in. Gives the path of the assembly.
 ///
 /// # Errors
 /// When cargo is missing or fails.

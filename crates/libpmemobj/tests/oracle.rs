@@ -46,6 +46,26 @@ fn many_threads_leave_what_they_did() {
     }
 }
 
+#[test]
+fn a_pool_of_two_lanes_serves_as_many_threads_and_one_of_none_is_refused() {
+    let test = "a_pool_of_two_lanes_serves_as_many_threads_and_one_of_none_is_refused";
+    let Some(program) = compile(test, "threads") else { return };
+    let folder = pools();
+    let run = |lanes: &str| {
+        let mut run = command(&program, Whose::Ours);
+        let pool = pool_in(&folder, lanes);
+        let output = run.env("PMEMOBJ_NLANES", lanes).arg(&pool).args(["16", "50"]).output();
+        (output.unwrap(), std::fs::metadata(pool).is_ok())
+    };
+    let (few, usual) = (run("2"), run("1024"));
+    assert!(few.0.status.success() && few.0.stdout == usual.0.stdout, "{}", told(&few.0));
+    for wrong in ["0", "two"] {
+        let (output, is_there) = run(wrong);
+        assert!(!output.status.success() && !is_there, "{}", told(&output));
+        assert!(told(&output).contains("PMEMOBJ_NLANES"), "{}", told(&output));
+    }
+}
+
 /// What a script leaves, and the steps that it has announced.
 fn script(program: &TrialProgram, whose: Whose, seed: u64, kill: u64) -> (String, String) {
     let folder = pools();

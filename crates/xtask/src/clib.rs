@@ -68,19 +68,19 @@ impl<'a> Made<'a> {
     }
 
     fn build(&self, root: &Path) -> Result<()> {
-        let packages = LIBRARIES.iter().flat_map(|library| ["-p", library.package]);
-        let mut builds = vec![["--profile", PROFILE].into_iter().chain(packages).collect()];
+        let mut command = cargo(root);
+        command.args(["build", "--locked"]);
         if self.for_machines {
-            builds.push(vec!["--release", "-p", "seawall-cli"]);
+            // The libraries are built with their assembly.
+            command.args(["--release", "-p", "seawall-cli"]);
+        } else {
+            command.args(["--profile", PROFILE]);
+            command.args(LIBRARIES.iter().flat_map(|library| ["-p", library.package]));
         }
-        for build in builds {
-            let mut command = cargo(root);
-            command.args(["build", "--locked"]).args(build);
-            if !command.status().context("cannot run cargo build")?.success() {
-                bail!("cargo build failed; its messages are above");
-            }
+        match command.status().context("cannot run cargo build")?.success() {
+            true => Ok(()),
+            false => bail!("cargo build failed; its messages are above"),
         }
-        Ok(())
     }
 
     fn link(

@@ -23,16 +23,11 @@ fn with_library(name: &str) -> Place {
     Place { library: Some(folder), ..Place::new() }
 }
 
-/// What a program is compiled with, beside its own library.
-fn linked(place: &Place, name: &str, more: &[&str]) -> Vec<String> {
-    let folder = place.library.as_ref().expect("it has a library");
-    let own = ["-g".to_owned(), format!("-L{}", folder.display()), format!("-l{name}")];
-    more.iter().map(|word| (*word).to_owned()).chain(own).collect()
-}
-
+/// Compiles a program, and links it with the library of the place.
 fn compile(place: &Place, file: &str, name: &str, more: &[&str]) {
-    let words = linked(place, name, more);
-    place.compile_with(file, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    let folder = place.library.as_ref().expect("it has a library");
+    let (folder, library) = (format!("-L{}", folder.display()), format!("-l{name}"));
+    place.compile_with(file, &[more, &["-g", &folder, &library]].concat());
 }
 
 /// True if the header of Debian's libpmemobj is missing, which is said once for each test.

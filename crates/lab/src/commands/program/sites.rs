@@ -112,3 +112,22 @@ fn innermost(functions: &[&str]) -> Option<Line> {
     let outermost = pairs().last()?[0].to_owned();
     Some(Line { function: pair[0].to_owned(), outermost, line })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_compilers_come_with_is_named_by_the_function_that_it_is_inlined_in() {
+        let own = ["push", "/home/me/stack.rs:7", "main", "/home/me/stack.rs:20"];
+        for path in ["/rustc/5980/library/core/src/sync/atomic.rs:3876", "/usr/lib/gcc/x.h:3"] {
+            let line = innermost(&[&["store", path][..], &own].concat()).unwrap();
+            assert_eq!(
+                (line.to_string().as_str(), line.outermost.as_str()),
+                ("push (stack.rs:7)", "main")
+            );
+        }
+        let alone = innermost(&["store", "/rustc/5980/library/core/src/ptr/mod.rs:5"]).unwrap();
+        assert_eq!(alone.to_string(), "store (mod.rs:5)");
+    }
+}
