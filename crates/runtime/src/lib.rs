@@ -79,6 +79,7 @@ mod ab_test;
 mod alloc;
 mod arena;
 pub mod defrag;
+pub mod described;
 mod flaws;
 mod heap;
 mod locks;

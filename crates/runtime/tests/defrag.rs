@@ -3,6 +3,7 @@
 mod crash;
 mod cycle;
 mod damage;
+mod described;
 mod holes;
 mod steps;
 mod threads;

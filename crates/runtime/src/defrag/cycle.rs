@@ -12,9 +12,10 @@ use super::plan::{Survey, Surveyed};
 use super::purpose::Purpose;
 use super::scope::Phase;
 use crate::alloc::chunk::{self, Chunk};
+use crate::described::Described;
 use crate::heap::checked_word;
 use crate::persist::Branded;
-use crate::{AccessError, Session, TxError};
+use crate::{AccessError, Heap, Session, TxError};
 use rustc_hash::FxHashSet;
 use seawall_memory::relocation::Relocate;
 use seawall_memory::{Memory, MemoryExt};
@@ -109,10 +110,26 @@ impl Defragmenter {
     /// # Errors
     /// [`DefragError::Ratios`].
     pub fn of<R: Branded>(options: DefragOptions) -> Result<Defragmenter, DefragError> {
+        Defragmenter::with(options, Known::of::<R>())
+    }
+
+    /// Creates a defragmenter for this heap, whose root and objects have described types.
+    ///
+    /// # Errors
+    /// [`DefragError::Ratios`].
+    pub fn of_described(
+        described: &Described,
+        heap: &Heap,
+        options: DefragOptions,
+    ) -> Result<Defragmenter, DefragError> {
+        Defragmenter::with(options, Known::of_described(described, heap))
+    }
+
+    fn with(options: DefragOptions, known: Known) -> Result<Defragmenter, DefragError> {
         options.check()?;
         Ok(Defragmenter {
             options,
-            known: Known::of::<R>(),
+            known,
             stage: Stage::Rest,
             table: None,
             hardware: None,

@@ -1,6 +1,7 @@
 //! The places of pointers in objects, by the numbers of their types.
 
 use super::options::DefragError;
+use crate::described::Described;
 use crate::heap::layout::TYPES_MAX;
 use crate::heap::{Heap, type_table};
 use crate::persist::pointers::{Place, Shapes, all_from};
@@ -26,6 +27,18 @@ impl Known {
         let root = shapes.pointers(root_shape).map(Box::from).unwrap_or_default();
         let (_, reached_shape) = all_from::<R::In<'static>>();
         Known { shapes, root_shape, root_bytes, reached_shape, root, types: Vec::new() }
+    }
+
+    /// The types that a program has described, in this heap.
+    pub(crate) fn of_described(described: &Described, heap: &Heap) -> Known {
+        Known {
+            shapes: described.shapes(),
+            root_shape: heap.root_shape(),
+            root_bytes: heap.root_bytes(),
+            reached_shape: 0,
+            root: described.root().into(),
+            types: Vec::new(),
+        }
     }
 
     pub(crate) fn add<T: Branded>(&mut self) {

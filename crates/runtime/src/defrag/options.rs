@@ -134,7 +134,7 @@ pub enum DefragError {
     /// An object whose pointers are not known.
     #[error(
         "there are objects of type {name}, which no pointer from the root's type leads to; name it \
-         with Defragmenter::also"
+         with Defragmenter::also, or describe it"
     )]
     UnknownType {
         /// The type.

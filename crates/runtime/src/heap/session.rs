@@ -163,16 +163,19 @@ impl<'m, M: Memory> Session<'m, M> {
         session
     }
 
-    /// Runs an action that can truncate logs in a scope, since truncation flushes by address.
-    fn in_scope(&mut self, action: impl FnOnce(&mut Self)) {
+    /// Runs an action in a scope: no page in which it can have an address is returned to the system
+    /// meanwhile. A transaction is in one by itself, and truncation of logs, which flushes by
+    /// address.
+    pub fn in_scope<T>(&mut self, action: impl FnOnce(&mut Self) -> T) -> T {
         let is_scope = self.heap.layout.numbers.moves && !self.scope.is_open;
         if is_scope {
             self.begin_scope();
         }
-        action(self);
+        let outcome = action(self);
         if is_scope {
             self.end_scope();
         }
+        outcome
     }
 
     /// The memory below. What a program stores there itself can be lost in a crash, if a

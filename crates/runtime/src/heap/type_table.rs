@@ -27,7 +27,7 @@ use rustc_hash::FxHashSet;
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// The first size, in bytes, that does not fit an entry.
-const SIZE_LIMIT: u64 = 1 << 24;
+pub(crate) const SIZE_LIMIT: u64 = 1 << 24;
 const FOLD_BITS: u32 = 16;
 
 /// The maximum bytes of a text; its length takes 8 bits.
@@ -122,11 +122,17 @@ pub(crate) fn text_of<'p, T: Persist<'p>>() -> String {
 }
 
 fn text_by(name_to: fn(&mut String), fields_to: fn(&mut String)) -> String {
-    let (mut text, mut fields) = (String::new(), String::new());
-    name_to(&mut text);
+    let (mut name, mut fields) = (String::new(), String::new());
+    name_to(&mut name);
     fields_to(&mut fields);
+    text_with(name, &fields)
+}
+
+/// The text of a name and fields.
+pub(crate) fn text_with(name: String, fields: &str) -> String {
+    let mut text = name;
     if !fields.is_empty() {
-        text.extend([OPEN, &fields, CLOSE]);
+        text.extend([OPEN, fields, CLOSE]);
     }
     if text.len() > TEXT_MAX {
         text.truncate(text.floor_char_boundary(TEXT_MAX - CUT.len()));

@@ -100,6 +100,11 @@ impl Shapes {
         Shapes { known }
     }
 
+    /// These types, each by its shape.
+    pub(crate) fn of(types: impl Iterator<Item = (u64, Box<[Place]>)>) -> Shapes {
+        Shapes { known: types.collect() }
+    }
+
     /// Adds the types of `others`.
     pub(crate) fn add(&mut self, others: Shapes) {
         self.known.extend(others.known);

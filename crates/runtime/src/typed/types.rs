@@ -25,7 +25,7 @@ impl Types {
     ) -> Result<u8, TxError> {
         match self.known.get(&T::SHAPE) {
             Some(number) => Ok(*number),
-            None => self.learn(session, Entry::of::<T>(), text_of::<'p, T>),
+            None => self.learn(session, Entry::of::<T>(), &text_of::<'p, T>),
         }
     }
 
@@ -35,13 +35,9 @@ impl Types {
         &mut self,
         session: &mut Session<'_, M>,
         entry: Entry,
-        text: fn() -> String,
+        text: &dyn Fn() -> String,
     ) -> Result<u8, TxError> {
-        let number = if session.heap.flaw.is(HeapFlaw::UnlockedType) {
-            search_or_add(session, entry, text)?
-        } else {
-            session.with_chunk_lock(|session| search_or_add(session, entry, text))?
-        };
+        let number = number_of(session, entry, text)?;
         self.known.insert(entry.shape, number);
         Ok(number)
     }
@@ -72,10 +68,22 @@ impl Types {
     }
 }
 
+/// The number of a type in the heap, which gets one, with that text, if it has none.
+pub(crate) fn number_of<M: Memory>(
+    session: &mut Session<'_, M>,
+    entry: Entry,
+    text: &dyn Fn() -> String,
+) -> Result<u8, TxError> {
+    if session.heap.flaw.is(HeapFlaw::UnlockedType) {
+        return search_or_add(session, entry, text);
+    }
+    session.with_chunk_lock(|session| search_or_add(session, entry, text))
+}
+
 fn search_or_add<M: Memory>(
     session: &mut Session<'_, M>,
     entry: Entry,
-    text: fn() -> String,
+    text: &dyn Fn() -> String,
 ) -> Result<u8, TxError> {
     match search(session.memory, &session.heap, entry)? {
         Listed::As(number) => Ok(number),
