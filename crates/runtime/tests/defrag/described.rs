@@ -1,10 +1,11 @@
 //! The list once more, of types that the program describes when it runs.
 
+use super::steps::Second;
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::defrag::{DefragError, Defragmenter, Protocol, Step};
 use seawall_runtime::described::{Described, DescribedError, Description, DescriptionError};
-use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, TxError};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx, TxError};
 
 const NAME: &str = "described";
 const NODE: u64 = 104;
@@ -221,6 +222,89 @@ fn steps_of(kind: Logging) -> Result<(), String> {
 fn no_crash_of_a_cycle_loses_a_described_object() {
     for kind in [Logging::Redo, Logging::Undo] {
         steps_of(kind).unwrap_or_else(|bad| panic!("{kind:?}: {bad}"));
+    }
+}
+
+/// The nodes that a transaction sees: their addresses and values.
+fn nodes<M: Memory>(
+    described: &Described,
+    tx: &mut Tx<'_, '_, M>,
+) -> Result<Vec<(Addr, u64)>, DescribedError> {
+    let (at, link) = first(tx.heap());
+    let (mut found, mut pointer) = (Vec::new(), [0; 8]);
+    described.read(tx, at, link, &mut pointer)?;
+    while pointer != [0; 8] {
+        let (at, mut value) = (Addr::from_bits(u64::from_le_bytes(pointer)), [0; 8]);
+        described.read(tx, at, 0, &mut value)?;
+        described.read(tx, at, NEXT, &mut pointer)?;
+        found.push((at, u64::from_le_bytes(value)));
+    }
+    Ok(found)
+}
+
+/// Turns the list round, by the addresses that the transaction knows.
+fn turn_round<M: Memory>(
+    described: &Described,
+    tx: &mut Tx<'_, '_, M>,
+    known: &[(Addr, u64)],
+) -> Result<(), DescribedError> {
+    let (at, link) = first(tx.heap());
+    let last = known.last().map_or(Addr::NULL, |(at, _)| *at);
+    described.write(tx, at, link, &last.bits().to_le_bytes())?;
+    for (place, (at, value)) in known.iter().enumerate() {
+        let before = place.checked_sub(1).map_or(Addr::NULL, |place| known[place].0);
+        described.write(tx, *at, 0, &node(*value, before))?;
+    }
+    Ok(())
+}
+
+/// Lets a transaction begin after so many steps, which changes the list after as many more as are
+/// taken until the cycle waits for it; false once that is behind the cycle.
+fn changes_beside(begins: u64, kind: Logging, commits: bool) -> bool {
+    let described = list();
+    let image = sparse(&described);
+    let heap = open(&described, &image).expect("the pool");
+    let second = Second { image: &image };
+    let mut collector = heap.join(&second);
+    let defragmenter = Defragmenter::of_described(&described, &heap, Protocol::Sfccd.into());
+    let mut defragmenter = defragmenter.expect("ratios");
+    for _ in 0..begins {
+        if defragmenter.step(&mut collector).expect("room") == Step::Done {
+            return false;
+        }
+    }
+    let mut session = heap.join(&image);
+    let mut tx = session.start(kind).expect("no other");
+    if commits {
+        let known = nodes(&described, &mut tx).expect("the list");
+        while defragmenter.step(&mut collector).expect("room") == Step::Worked {
+            assert_eq!(nodes(&described, &mut tx).as_ref(), Ok(&known), "{begins}");
+        }
+        turn_round(&described, &mut tx, &known).expect("room");
+        tx.commit().expect("room");
+    } else {
+        // What is stored over has not been loaded in this transaction.
+        let (root, link) = first(heap);
+        described.write(&mut tx, root, link, &[0; 8]).expect("room");
+        while defragmenter.step(&mut collector).expect("room") == Step::Worked {}
+        tx.abort().expect("a sound medium");
+    }
+    defragmenter.finish(&mut collector).expect("room");
+    let mut expected = KEPT.to_vec();
+    if commits {
+        expected.reverse();
+    }
+    assert_eq!(values(&described, &mut session), Ok(expected), "{begins}");
+    true
+}
+
+#[test]
+fn in_a_transaction_described_objects_keep_their_addresses_whatever_steps_are_taken() {
+    for kind in [Logging::Redo, Logging::Undo] {
+        for commits in [true, false] {
+            let steps = (0..).find(|begins| !changes_beside(*begins, kind, commits));
+            assert!(steps.is_some_and(|steps| steps > 15), "{steps:?}");
+        }
     }
 }
 

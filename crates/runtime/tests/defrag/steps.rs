@@ -9,8 +9,8 @@ use seawall_runtime::typed::{Ptr, Session};
 use seawall_runtime::{AccessError, Heap, HeapError, Logging, TxError};
 
 /// The collector's handle on a memory whose other handles are thread 0's.
-struct Second<'m> {
-    image: &'m Image,
+pub(super) struct Second<'m> {
+    pub(super) image: &'m Image,
 }
 
 impl layer::Layer for Second<'_> {
