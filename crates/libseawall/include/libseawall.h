@@ -70,7 +70,20 @@ enum sw_domain {
     SW_DOMAIN_NONE = 3  /* the caches are persistent */
 };
 
-/* What is 0 or NULL has its default. sw_pool_open looks at layout and domain only. */
+/*
+ * What kind of objects there are, for pools in which objects move (sw_defragment).
+ */
+struct sw_type {
+    const char *name;     /* 1 to 64 bytes; no other type has it */
+    uint64_t bytes;       /* of an object, at least 1 and less than 16 MiB */
+    const uint64_t *refs; /* where its refs are: offsets by rising order, multiples of 8 */
+    size_t ref_count;
+};
+
+/*
+ * What is 0 or NULL has its default. sw_pool_open looks at layout, domain, types, type_count, root,
+ * defragment_at and defragment_to only.
+ */
 struct sw_options {
     uint64_t bytes;      /* for objects at first; 1 MiB */
     uint64_t bytes_max;  /* that it may grow to; 1 GiB. Costs addresses, not space. */
@@ -80,6 +93,11 @@ struct sw_options {
     const char *layout;  /* what the program calls the kind of its data; "" */
     int domain;          /* of enum sw_domain */
     int in_place;        /* 1: the program also stores without transactions (sw_persist) */
+    const struct sw_type *types; /* of objects that move (sw_defragment); not with in_place */
+    size_t type_count;           /* how many, up to 126 */
+    const struct sw_type *root;  /* the root's type; its bytes are root_bytes */
+    double defragment_at; /* bytes of pages for a byte of objects at which a cycle begins; 1.5 */
+    double defragment_to; /* ... that it aims at, 1 or more; 1.25 */
     uint64_t reserved[4];
 };
 
@@ -155,6 +173,12 @@ int sw_tx_abort(sw_tx tx);
  */
 int sw_tx_alloc(sw_tx tx, uint64_t bytes, sw_ref *ref);
 
+/*
+ * Allocates an object of the type at that place in options.types, with that content (all bytes of
+ * the type) or, if content is NULL, zero. Such objects can move.
+ */
+int sw_tx_new(sw_tx tx, size_t type, const void *content, sw_ref *ref);
+
 /* Allocates an object with these bytes. */
 int sw_tx_alloc_copy(sw_tx tx, const void *data, size_t bytes, sw_ref *ref);
 
@@ -177,6 +201,42 @@ int sw_tx_load64(sw_tx tx, sw_ref ref, uint64_t offset, uint64_t *value);
  * transaction has allocated are added too before they are stored by address; that costs no fence.
  */
 int sw_tx_add(sw_tx tx, sw_ref ref, uint64_t offset, uint64_t bytes);
+
+/* -------------------------------------------------------------------------- defragmentation --- */
+
+/*
+ * A pool that is made with options.types or options.root can be defragmented while threads use it:
+ * objects of sw_tx_new move together, and the pages that they leave return to the file system. All
+ * else stays: the root, objects of sw_tx_alloc, maps.
+ *
+ * A ref of an object that can move is a handle: it is valid until the transaction ends in which it
+ * was loaded or allocated, and in that it does not change. Between transactions refs of such
+ * objects are kept only where a type says that a ref is, and in no map. They lead to the start of an
+ * object, and are read and written whole. sw_direct and sw_tx_add do not take such an object.
+ */
+enum sw_defragment_state {
+    SW_DEFRAGMENT_IDLE = 0, /* there is nothing to do at present */
+    SW_DEFRAGMENT_WORKS = 1,
+    SW_DEFRAGMENT_WAITS = 2 /* for transactions that were in progress; call again a little later */
+};
+
+struct sw_defragmented {
+    int state; /* of enum sw_defragment_state */
+    int reserved;
+    uint64_t cycles;   /* since the pool was opened: cycles that moved objects and ended, */
+    uint64_t moved;    /* objects that they moved, without those that threads moved as they used them */
+    uint64_t emptied;  /* pages of 4 KiB that objects have left */
+    uint64_t returned; /* pages that were returned to the file system, some perhaps twice */
+};
+
+/*
+ * Does up to so many steps of a cycle, in any thread without a transaction, one thread at a time
+ * (SW_BUSY). A step takes some microseconds to some hundred; no step waits for a transaction. A
+ * crash at any time loses nothing. What a cycle has begun, another goes on with when the pool was
+ * opened again. SW_NO_ROOM if there is none for copies; SW_OTHER_LAYOUT if there are objects of a
+ * type that options.types does not name. result may be NULL.
+ */
+int sw_defragment(sw_pool *pool, uint64_t steps, struct sw_defragmented *result);
 
 /* --------------------------------------------------------------------- without transactions --- */
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -108,6 +109,13 @@ public:
     }
     void drain() const { check(sw_drain(pool_)); }
 
+    // Does up to so many steps of a cycle of defragmentation.
+    sw_defragmented defragment(std::uint64_t steps) {
+        sw_defragmented done{};
+        check(sw_defragment(pool_, steps, &done));
+        return done;
+    }
+
     sw_pool *handle() const noexcept { return pool_; }
 
 private:
@@ -150,6 +158,20 @@ public:
     ref alloc(std::string_view content) {
         ref made = 0;
         check(sw_tx_alloc_copy(tx_, content.data(), content.size(), &made));
+        return made;
+    }
+
+    // An object of the type at that place in options.types, all zero or with that content.
+    ref make(std::size_t type) {
+        ref made = 0;
+        check(sw_tx_new(tx_, type, nullptr, &made));
+        return made;
+    }
+
+    template <typename T> ref make(std::size_t type, const T &content) {
+        static_assert(std::is_trivially_copyable<T>::value, "its bytes are its value");
+        ref made = 0;
+        check(sw_tx_new(tx_, type, &content, &made));
         return made;
     }
 

@@ -9,6 +9,7 @@
 #![cfg(target_os = "linux")]
 
 mod cursor;
+mod defragment;
 mod map;
 mod omap;
 mod options;
@@ -18,3 +19,4 @@ mod status;
 mod thread;
 mod tx;
 mod tx_calls;
+mod types;

@@ -27,6 +27,7 @@ fn anchor(pool: &OpenPool, at: u64) -> Result<Addr, Failure> {
     if !at.is_multiple_of(8) {
         return Err(Failure::invalid(format!("ref {at:#x} of a map is no multiple of 8")));
     }
+    pool.check_stays(address)?;
     Ok(address)
 }
 

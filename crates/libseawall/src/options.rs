@@ -1,9 +1,13 @@
 //! The options with which a pool is made or opened: `struct sw_options`.
 
+use crate::defragment::ratios;
 use crate::status::Failure;
+use crate::types::{self, SwType};
 use libc::{c_char, c_int};
 use seawall_native::Domain;
 use seawall_runtime::HeapOptions;
+use seawall_runtime::defrag::DefragOptions;
+use seawall_runtime::described::Described;
 use std::ffi::CStr;
 
 /// `struct sw_options`; what is 0 or null has its default.
@@ -17,6 +21,11 @@ pub(crate) struct Options {
     layout: *const c_char,
     domain: c_int,
     in_place: c_int,
+    types: *const SwType,
+    type_count: usize,
+    root: *const SwType,
+    defragment_at: f64,
+    defragment_to: f64,
     reserved: [u64; 4],
 }
 
@@ -31,6 +40,9 @@ pub(crate) struct Wanted {
     pub(crate) heap: HeapOptions,
     pub(crate) domain: Option<Domain>,
     pub(crate) layout: String,
+    /// The types of objects, if those move.
+    pub(crate) described: Option<Described>,
+    pub(crate) ratios: DefragOptions,
 }
 
 /// A number for the layout's name: FNV-1a of 64 bits.
@@ -46,7 +58,8 @@ fn or(value: u64, usual: u64) -> u64 {
 
 impl Wanted {
     /// # Safety
-    /// The options are null, or whole; their layout is null or a C string.
+    /// The options are null, or whole; their layout is null or a C string, and so many types are
+    /// there.
     pub(crate) unsafe fn of(options: *const Options) -> Result<Wanted, Failure> {
         const NONE: Options = Options {
             bytes: 0,
@@ -57,6 +70,11 @@ impl Wanted {
             layout: std::ptr::null(),
             domain: 0,
             in_place: 0,
+            types: std::ptr::null(),
+            type_count: 0,
+            root: std::ptr::null(),
+            defragment_at: 0.0,
+            defragment_to: 0.0,
             reserved: [0; 4],
         };
         // SAFETY: the caller vouches for them.
@@ -81,16 +99,26 @@ impl Wanted {
             false => unsafe { CStr::from_ptr(given.layout) }.to_string_lossy().into_owned(),
         };
         let bytes = or(given.bytes, BYTES);
+        // SAFETY: as above.
+        let described = unsafe {
+            let types = (given.types, given.type_count);
+            types::described(given.root, types, or(given.root_bytes, ROOT_BYTES))?
+        };
+        // SAFETY: as above.
+        let root_bytes = unsafe { given.root.as_ref() }.map_or(given.root_bytes, SwType::bytes);
+        let shape = shape_of(&layout);
         let heap = HeapOptions {
             bytes,
             bytes_max: or(given.bytes_max, BYTES_MAX.max(bytes)),
             threads: or(given.threads, THREADS),
             log_bytes: or(given.log_bytes, LOG_BYTES),
-            root_bytes: or(given.root_bytes, ROOT_BYTES),
-            root_shape: shape_of(&layout),
+            root_bytes: or(root_bytes, ROOT_BYTES),
+            root_shape: described.as_ref().map_or(shape, |types| types.root_shape(shape)),
+            defragment: described.is_some(),
             in_place: given.in_place != 0,
             ..HeapOptions::default()
         };
-        Ok(Wanted { heap, domain, layout })
+        let ratios = ratios(given.defragment_at, given.defragment_to)?;
+        Ok(Wanted { heap, domain, layout, described, ratios })
     }
 }

@@ -11,7 +11,9 @@ use libc::{c_char, c_void};
 use seawall_collections::BTree;
 use seawall_lanes::{LaneGuard, LanePurpose, LaneSession, Lanes};
 use seawall_memory::{Addr, Image};
-use seawall_native::{Domain, FlushKind, Needs, Pool, PoolOptions};
+use seawall_native::{Domain, FlushKind, NativeMemory, Needs, Pool, PoolOptions};
+use seawall_runtime::defrag::{DefragOptions, Defragmenter};
+use seawall_runtime::described::Described;
 use seawall_runtime::{Heap, HeapError};
 use std::collections::hash_map::RandomState;
 use std::ffi::{CStr, CString, OsStr};
@@ -19,6 +21,7 @@ use std::hash::BuildHasher;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
@@ -61,6 +64,11 @@ pub(crate) struct OpenPool {
     pub(crate) flush: FlushKind,
     pub(crate) domain: Domain,
     durability: CString,
+    /// The types of objects, if those move.
+    pub(crate) described: Option<Described>,
+    pub(crate) ratios: DefragOptions,
+    /// The collector, once there is one.
+    pub(crate) defragmenter: Mutex<Option<Defragmenter>>,
     /// Set by a panic: what it left half done must not be used.
     is_broken: AtomicBool,
 }
@@ -81,7 +89,7 @@ fn dram_bytes(of_heap: u64) -> u64 {
 }
 
 impl OpenPool {
-    fn create(path: &Path, wanted: &Wanted) -> Result<OpenPool, Failure> {
+    fn create(path: &Path, wanted: Wanted) -> Result<OpenPool, Failure> {
         wanted.heap.check()?;
         let options = PoolOptions {
             domain: wanted.domain,
@@ -91,13 +99,13 @@ impl OpenPool {
         let file = Pool::create(path, wanted.heap.pm_bytes(), &options)?;
         let heap = Heap::create(&file.memory(0), NAME, new_uuid(), &wanted.heap);
         let heap = heap.map_err(|error| named(path, error))?;
-        Ok(OpenPool::of(file, heap))
+        Ok(OpenPool::of(file, heap, wanted))
     }
 
-    fn open(path: &Path, wanted: &Wanted) -> Result<OpenPool, Failure> {
+    fn open(path: &Path, wanted: Wanted) -> Result<OpenPool, Failure> {
         let mut refused = None;
         let file = Pool::open_as(path, wanted.domain, |head, bytes| {
-            needs(head, bytes, wanted).map_err(|failure| refused.insert(failure).text.clone())
+            needs(head, bytes, &wanted).map_err(|failure| refused.insert(failure).text.clone())
         });
         let file = match (file, refused) {
             (Ok(file), _) => file,
@@ -107,10 +115,15 @@ impl OpenPool {
         let bytes = file.bytes();
         let opened = Heap::open(&file.memory(0), NAME, bytes);
         let (heap, _) = opened.map_err(|error| named(path, error))?;
-        Ok(OpenPool::of(file, heap))
+        if let Some(described) = &wanted.described {
+            let checked = described.check(&heap, &file.memory(0));
+            checked.map_err(|error| named(path, error))?;
+        }
+        Ok(OpenPool::of(file, heap, wanted))
     }
 
-    fn of(file: Pool, heap: Heap) -> OpenPool {
+    fn of(file: Pool, heap: Heap, wanted: Wanted) -> OpenPool {
+        let Wanted { described, ratios, .. } = wanted;
         let file: &'static Pool = Box::leak(Box::new(file));
         OpenPool {
             file,
@@ -120,8 +133,16 @@ impl OpenPool {
             flush: file.instruction().kind,
             domain: file.domain(),
             durability: CString::new(file.durability().to_string()).unwrap_or_default(),
+            described,
+            ratios,
+            defragmenter: Mutex::default(),
             is_broken: AtomicBool::new(false),
         }
+    }
+
+    /// The memory, for what no thread changes meanwhile.
+    pub(crate) fn memory(&self) -> NativeMemory<'static> {
+        self.file.memory(0)
     }
 
     /// Ends the pool, when no lane is in use.
@@ -183,7 +204,7 @@ impl OpenPool {
             ));
         }
         let mut lane = LaneGuard::take(&self.lanes, LanePurpose::Call, thread::number());
-        lane.with_room(|session| action(session))
+        lane.with_room(|session| session.in_scope(&mut action))
     }
 }
 
@@ -197,7 +218,8 @@ fn needs(head: &[u8], bytes: u64, wanted: &Wanted) -> Result<Needs, Failure> {
     let info = Heap::read(&image, NAME, bytes)?;
     if info.root_shape() != wanted.heap.root_shape {
         let text = format!(
-            "the pool was made with another layout than {:?}; name that in options.layout",
+            "the pool was made with another layout than {:?}, or other types of its root; name \
+             them in options.layout, types and root",
             wanted.layout
         );
         return Err(Failure::new(Status::OtherLayout, text));
@@ -252,7 +274,7 @@ unsafe fn pool_by(
     path: *const c_char,
     options: *const Options,
     into: *mut *mut SwPool,
-    open: impl FnOnce(&Path, &Wanted) -> Result<OpenPool, Failure>,
+    open: impl FnOnce(&Path, Wanted) -> Result<OpenPool, Failure>,
 ) -> Status {
     boundary(|| {
         if into.is_null() {
@@ -265,7 +287,7 @@ unsafe fn pool_by(
         }
         // SAFETY: as above.
         let (path, wanted) = unsafe { (CStr::from_ptr(path), Wanted::of(options)?) };
-        let pool = open(Path::new(OsStr::from_bytes(path.to_bytes())), &wanted)?;
+        let pool = open(Path::new(OsStr::from_bytes(path.to_bytes())), wanted)?;
         // SAFETY: as above.
         unsafe { give(into, SwPool::new(pool)) };
         Ok(Status::Ok)
@@ -351,6 +373,7 @@ extern "C" fn sw_direct(handle: *const SwPool, at: u64) -> *mut c_void {
             let text = format!("ref {at:#x} is no data of this pool; use a ref that it gave");
             return Err(Failure::invalid(text));
         }
+        pool.check_stays(address)?;
         place = pool.place(address).cast();
         Ok(Status::Ok)
     });

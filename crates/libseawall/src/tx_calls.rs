@@ -6,32 +6,14 @@ use crate::tx::{CallTx, SwTx, in_nested, in_tx, logging, on_tx};
 use seawall_memory::Addr;
 use seawall_runtime::Logging;
 
-/// The address of bytes that the program may use.
-fn data(
-    pool: &OpenPool,
-    tx: &CallTx<'_>,
-    (at, offset, bytes): (u64, u64, u64),
-) -> Result<Addr, Failure> {
-    let address = pool.address(at, offset, bytes)?;
-    if bytes > 0 && !tx.is_data(address, bytes) {
-        return Err(Failure::invalid(format!(
-            "{bytes} bytes at {offset} behind ref {at:#x} are no data of this pool; use a ref that \
-             it gave, and stay inside its object"
-        )));
+/// Refuses a place of a number that is not aligned.
+fn check_word(at: u64, offset: u64) -> Result<(), Failure> {
+    if at.wrapping_add(offset).is_multiple_of(8) {
+        return Ok(());
     }
-    Ok(address)
-}
-
-/// As [`data`], of an aligned word.
-fn word(pool: &OpenPool, tx: &CallTx<'_>, at: u64, offset: u64) -> Result<Addr, Failure> {
-    let address = data(pool, tx, (at, offset, 8))?;
-    if !address.offset().is_multiple_of(8) {
-        let text = format!(
-            "offset {offset} behind ref {at:#x} is no multiple of 8; use sw_tx_read and sw_tx_write"
-        );
-        return Err(Failure::invalid(text));
-    }
-    Ok(address)
+    Err(Failure::invalid(format!(
+        "offset {offset} behind ref {at:#x} is no multiple of 8; use sw_tx_read and sw_tx_write"
+    )))
 }
 
 fn allocated(pool: &OpenPool, tx: &mut CallTx<'_>, bytes: u64) -> Result<Addr, Failure> {
@@ -92,13 +74,34 @@ unsafe extern "C" fn sw_tx_alloc_copy(
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn sw_tx_new(tx: SwTx, of: usize, content: *const u8, into: *mut u64) -> Status {
+    on_tx(tx, || {
+        if into.is_null() {
+            return Err(Failure::null("the place for the ref"));
+        }
+        // SAFETY: the program vouches for the place.
+        unsafe { give(into, 0) };
+        let at = in_nested(tx, |pool, tx| {
+            let (described, bytes) = pool.type_at(of)?;
+            // SAFETY: the program vouches for the bytes of an object.
+            let content = (!content.is_null())
+                .then(|| unsafe { std::slice::from_raw_parts(content, bytes as usize) });
+            Ok(described.alloc(tx, of, content)?)
+        })?;
+        // SAFETY: as above.
+        unsafe { give(into, at.offset()) };
+        Ok(Status::Ok)
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn sw_tx_free(tx: SwTx, at: u64) -> Status {
     on_tx(tx, || {
         in_tx(tx, |pool, tx| {
             if at == 0 {
                 return Ok(Status::Ok);
             }
-            tx.free(pool.address(at, 0, 1)?)?;
+            pool.free(tx, at)?;
             Ok(Status::Ok)
         })
     })
@@ -116,8 +119,7 @@ unsafe extern "C" fn sw_tx_write(
         // SAFETY: the program vouches for the bytes.
         let from = unsafe { bytes_of(from, bytes, "data")? };
         in_tx(tx, |pool, tx| {
-            let to = data(pool, tx, (at, offset, bytes as u64))?;
-            tx.write(to, from)?;
+            pool.write(tx, (at, offset), from)?;
             Ok(Status::Ok)
         })
     })
@@ -135,10 +137,9 @@ unsafe extern "C" fn sw_tx_read(
         check_bytes(into, bytes, "the place for the data")?;
         let mut found = vec![0; 0];
         in_tx(tx, |pool, tx| {
-            let from = data(pool, tx, (at, offset, bytes as u64))?;
+            pool.check_length(bytes as u64)?;
             found.resize(bytes, 0);
-            tx.read(from, &mut found);
-            Ok(())
+            pool.read(tx, (at, offset), &mut found)
         })?;
         if bytes > 0 {
             // SAFETY: the program vouches for the place.
@@ -152,8 +153,8 @@ unsafe extern "C" fn sw_tx_read(
 extern "C" fn sw_tx_store64(tx: SwTx, at: u64, offset: u64, value: u64) -> Status {
     on_tx(tx, || {
         in_tx(tx, |pool, tx| {
-            let to = word(pool, tx, at, offset)?;
-            tx.store(to, value)?;
+            check_word(at, offset)?;
+            pool.write(tx, (at, offset), &value.to_le_bytes())?;
             Ok(Status::Ok)
         })
     })
@@ -165,9 +166,13 @@ unsafe extern "C" fn sw_tx_load64(tx: SwTx, at: u64, offset: u64, into: *mut u64
         if into.is_null() {
             return Err(Failure::null("the place for the value"));
         }
-        let value = in_tx(tx, |pool, tx| Ok(tx.load::<u64>(word(pool, tx, at, offset)?)))?;
+        let mut value = [0; 8];
+        in_tx(tx, |pool, tx| {
+            check_word(at, offset)?;
+            pool.read(tx, (at, offset), &mut value)
+        })?;
         // SAFETY: the program vouches for the place.
-        unsafe { give(into, value) };
+        unsafe { give(into, u64::from_le_bytes(value)) };
         Ok(Status::Ok)
     })
 }
@@ -181,7 +186,7 @@ extern "C" fn sw_tx_add(tx: SwTx, at: u64, offset: u64, bytes: u64) -> Status {
             return Err(Failure::invalid(text));
         }
         in_tx(tx, |pool, tx| {
-            let start = data(pool, tx, (at, offset, bytes))?;
+            let start = pool.fixed(tx, (at, offset), bytes)?;
             tx.add(&[(start, bytes)])?;
             Ok(Status::Ok)
         })

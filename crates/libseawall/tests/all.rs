@@ -6,4 +6,5 @@
 mod errors;
 mod install;
 mod kills;
+mod moving;
 mod support;

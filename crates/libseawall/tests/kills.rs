@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// Runs a program, kills it when it has said so many lines and perhaps some more; gives the last
 /// number that each thread has said.
-fn killed(program: &Program, arguments: &[&str], lines: u64) -> BTreeMap<u64, u64> {
+pub(crate) fn killed(program: &Program, arguments: &[&str], lines: u64) -> BTreeMap<u64, u64> {
     let mut child = program.command().args(arguments).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut last = BTreeMap::new();
@@ -98,7 +98,7 @@ fn plain_killed(program: &Program, lines: u64) {
 }
 
 /// Kills often, after a random number of lines. `SEAWALL_KILLS` kills more often.
-fn often(usual: u64, mut kill: impl FnMut(u64)) {
+pub(crate) fn often(usual: u64, mut kill: impl FnMut(u64)) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(31);
     for _ in 0..number_of("SEAWALL_KILLS", usual) {
         kill(rng.random_range(1..400));

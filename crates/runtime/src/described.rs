@@ -280,8 +280,8 @@ impl Described {
         &self.root.pointers
     }
 
-    /// Whether what is at that address stays there: the root, and objects that were allocated as
-    /// bytes.
+    /// Whether what is at that address stays there: the root, objects that were allocated as bytes,
+    /// and what is no data.
     ///
     /// # Errors
     /// When the heap's tables are damaged.
@@ -292,7 +292,7 @@ impl Described {
         }
         let count = heap.chunks(memory)?;
         let Some(chunk) = layout.chunk_of(at).filter(|chunk| *chunk < count) else {
-            return Ok(false);
+            return Ok(true);
         };
         match chunk::load_within(memory, layout, chunk, count)? {
             Chunk::Small(class) => {

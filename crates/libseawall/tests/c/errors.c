@@ -199,6 +199,7 @@ static void addresses(void)
     GIVES(sw_ref_of(pool, sw_direct(pool, root)) == root ? SW_OK : SW_INVALID, SW_OK, "");
     GIVES(sw_persist(pool, sw_direct(pool, root), 8), SW_INVALID, "in_place");
     GIVES(sw_drain(pool), SW_INVALID, "in_place");
+    GIVES(sw_defragment(pool, 1, NULL), SW_INVALID, "nothing moves");
     GIVES(strlen(sw_pool_durability_text(pool)) > 10 ? SW_OK : SW_INVALID, SW_OK, "");
     GIVES(strlen(sw_pool_durability_text(NULL)) == 0 ? SW_OK : SW_INVALID, SW_OK, "");
     GIVES(strcmp(sw_status_name(3), "SW_INVALID"), 0, "");
@@ -217,6 +218,101 @@ static void in_place(void)
     GIVES(sw_persist(pool, NULL, 1), SW_INVALID, "not in this pool");
     GIVES(sw_persist(pool, at, SIZE_MAX), SW_INVALID, "not in this pool");
     GIVES(sw_flush(NULL, at, 1), SW_INVALID, "NULL");
+}
+
+static const uint64_t refs[] = {0, 24}, odd[] = {4}, behind[] = {16};
+static const struct sw_type types[] = {{"pair", 32, refs, 2}, {"plain", 100, NULL, 0}};
+
+/* What is said of types when a pool is made or opened. */
+static void types_of_a_pool(struct sw_options options)
+{
+    struct sw_type wrong = {"wrong", 16, odd, 1};
+    sw_pool *none;
+    unlink(path);
+    options.types = &wrong;
+    options.type_count = 1;
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "multiples of 8");
+    wrong.refs = behind;
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "within the object's 16 bytes");
+    wrong.refs = NULL;
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "refs of type wrong");
+    wrong = (struct sw_type){NULL, 16, NULL, 0};
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "NULL");
+    wrong = (struct sw_type){"large", 16 << 20, NULL, 0};
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "less than 16 MiB");
+    options.types = types;
+    options.types = NULL;
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "options.types");
+    options.types = types;
+    options.type_count = 2;
+    options.in_place = 1;
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "in_place");
+    options.in_place = 0;
+    options.defragment_at = 0.5;
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "defragment_at");
+    options.defragment_at = 2;
+    options.defragment_to = 0.5;
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "defragment_to");
+    options.defragment_to = 1.5;
+    OK(sw_pool_create(path, &options, &pool));
+    OK(sw_pool_root(pool, &root, NULL));
+}
+
+static void moving(struct sw_options options)
+{
+    const struct sw_type changed[] = {{"pair", 40, refs, 2}};
+    char bytes[40] = {0};
+    sw_tx tx;
+    sw_ref pair, plain, still;
+    struct sw_defragmented done;
+    OK(sw_tx_begin(pool, SW_UNDO, &tx));
+    GIVES(sw_defragment(pool, 1, &done), SW_MISUSE, "transaction open");
+    OK(sw_tx_new(tx, 0, NULL, &pair));
+    OK(sw_tx_new(tx, 1, NULL, &plain));
+    OK(sw_tx_alloc(tx, 32, &still));
+    GIVES(sw_tx_new(tx, 2, NULL, &plain), SW_INVALID, "no type 2");
+    GIVES(sw_tx_new(tx, 0, NULL, NULL), SW_INVALID, "NULL");
+    OK(sw_tx_new(tx, 1, NULL, &plain));
+    GIVES(sw_tx_write(tx, pair, 0, bytes, 33), SW_INVALID, "which has 32");
+    GIVES(sw_tx_read(tx, pair, 20, bytes, 8), SW_INVALID, "part of the pointer at 24");
+    GIVES(sw_tx_write(tx, pair, 4, bytes, 8), SW_INVALID, "part of the pointer at 0");
+    GIVES(sw_tx_read(tx, plain + 16, 0, bytes, 8), SW_INVALID, "no object starts");
+    GIVES(sw_tx_store64(tx, plain, 4, 1), SW_INVALID, "multiple of 8");
+    GIVES(sw_tx_add(tx, pair, 8, 8), SW_INVALID, "can move");
+    OK(sw_tx_add(tx, still, 8, 8));
+    OK(sw_tx_store64(tx, pair, 24, plain));
+    OK(sw_tx_store64(tx, root, 0, pair));
+    OK(sw_tx_commit(tx));
+    GIVES(sw_direct(pool, pair) == NULL ? SW_INVALID : SW_OK, SW_INVALID, "can move");
+    GIVES(sw_direct(pool, still) != NULL ? SW_OK : SW_INVALID, SW_OK, "");
+    GIVES(sw_map_create(pool, pair + 8), SW_INVALID, "can move");
+    OK(sw_map_create(pool, root + 8));
+    OK(sw_map_put(pool, root + 8, "a", 1, "b", 1, NULL));
+    OK(sw_defragment(pool, 1000, &done));
+    GIVES(done.state, SW_DEFRAGMENT_IDLE, "");
+    OK(sw_defragment(pool, 1, NULL));
+    GIVES(sw_defragment(NULL, 1, &done), SW_INVALID, "NULL");
+    OK(sw_pool_close(pool));
+    GIVES(sw_defragment(pool, 1, &done), SW_MISUSE, "closed");
+
+    GIVES(sw_pool_open(path, &options, &pool), SW_OTHER_LAYOUT, "types of its root");
+    options.types = changed;
+    options.type_count = 1;
+    GIVES(sw_pool_open(path, &options, &pool), SW_OTHER_LAYOUT, "it had 32 bytes");
+    options.types = types + 1;
+    OK(sw_pool_open(path, &options, &pool));
+    OK(sw_tx_begin(pool, SW_REDO, &tx));
+    GIVES(sw_tx_read(tx, pair, 0, bytes, 8), SW_OTHER_LAYOUT, "of type pair");
+    OK(sw_tx_abort(tx));
+    OK(sw_pool_close(pool));
+    options.types = types;
+    options.type_count = 2;
+    OK(sw_pool_open(path, &options, &pool));
+    OK(sw_tx_begin(pool, SW_REDO, &tx));
+    OK(sw_tx_free(tx, plain));
+    GIVES(sw_tx_free(tx, plain), SW_INVALID, "freed before");
+    OK(sw_tx_commit(tx));
+    OK(sw_pool_close(pool));
 }
 
 static void maps(void)
@@ -362,5 +458,15 @@ int main(int argc, char **argv)
     maps();
     full();
     closed();
+
+    options.in_place = 0;
+    types_of_a_pool(options);
+    GIVES(sw_defragment(pool, 1, NULL), SW_OK, "");
+    transactions();
+    maps();
+    full();
+    closed();
+    types_of_a_pool(options);
+    moving(options);
     return bad != 0;
 }

@@ -69,7 +69,8 @@ impl Described {
             Err(TxError::NoObject { .. }) if self.stays(&heap, memory, at)? => {
                 // In the middle of an object: what is there has no pointers that are known.
                 let pointers = if heap.layout.is_root(at, 1) { return Err(none(at)) } else { &[] };
-                let bytes = tx.session.layout().pm_bytes(tx.session.chunks()) - at.offset();
+                let end = tx.session.layout().pm_bytes(tx.session.chunks());
+                let bytes = end.saturating_sub(at.offset());
                 Ok(Found { known: at, start: at, bytes, pointers })
             }
             Err(error) => Err(error.into()),

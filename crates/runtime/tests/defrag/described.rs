@@ -2,7 +2,7 @@
 
 use super::steps::Second;
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
-use seawall_memory::{Addr, Image, Memory, MemoryExt};
+use seawall_memory::{Addr, Image, Memory};
 use seawall_runtime::defrag::{DefragError, Defragmenter, Protocol, Step};
 use seawall_runtime::described::{Described, DescribedError, Description, DescriptionError};
 use seawall_runtime::{Heap, HeapError, HeapOptions, Logging, Session, Tx, TxError};

@@ -1,0 +1,69 @@
+//! Objects that move while programs use them, and are killed.
+
+use crate::kills::{killed, often};
+use crate::support::{Linked, Program, compile, pool_in, pools};
+use seawall_clib::told;
+use std::collections::BTreeMap;
+
+/// As the program says: how many numbers stay before those that are too far ahead are taken out,
+/// and each so many stays for ever.
+const LATE: u64 = 64;
+const KEPT: u64 = 8;
+
+/// What a queue has after so many steps.
+fn queue(steps: u64) -> Vec<u64> {
+    (0..steps).filter(|number| number % KEPT == 0 || number + LATE >= steps).collect()
+}
+
+fn listed(program: &Program, pool: &str) -> BTreeMap<u64, Vec<u64>> {
+    let line = |line: &str| {
+        let mut numbers = line.split(' ').map(|word| word.parse().expect("a number, and whole"));
+        (numbers.next().expect("a queue"), numbers.collect())
+    };
+    program.printed(&[pool, "list"]).lines().map(line).collect()
+}
+
+fn queues_killed(program: &Program, threads: u64, lines: u64) {
+    let folder = pools();
+    let pool = pool_in(&folder);
+    let last = killed(program, &[&pool, "fill", &threads.to_string(), "1000000"], lines);
+    // What one run left half moved, the next goes on with, and is killed in turn.
+    for (thread, found) in listed(program, &pool) {
+        let said = last.get(&thread).map_or(0, |step| step + 1);
+        assert!(
+            found == queue(said) || found == queue(said + 1),
+            "thread {thread} of {threads} has said {said} steps; found {found:?}"
+        );
+    }
+    let before = listed(program, &pool);
+    program.printed(&[&pool, "compact"]);
+    assert_eq!(listed(program, &pool), before);
+}
+
+#[test]
+fn killed_queues_have_what_they_announced_wherever_their_nodes_were_moving() {
+    let test = "killed_queues_have_what_they_announced";
+    let Some(program) = compile(test, "examples/queues.c", Linked::Shared) else { return };
+    often(8, |lines| queues_killed(&program, 1, 10 * lines));
+    often(8, |lines| queues_killed(&program, 8, 20 * lines));
+}
+
+#[test]
+fn a_pool_is_compacted_while_threads_use_it() {
+    let test = "a_pool_is_compacted";
+    for linked in [Linked::Shared, Linked::Static] {
+        let Some(program) = compile(test, "examples/queues.c", linked) else { return };
+        let folder = pools();
+        let pool = pool_in(&folder);
+        let done = program.run(&[&pool, "fill", "4", "3000"]);
+        assert!(done.status.success(), "{linked:?}: {}", told(&done));
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let emptied = said.split(' ').next().and_then(|word| word.parse::<u64>().ok());
+        assert!(emptied.is_some_and(|pages| pages > 50), "{linked:?}: {said}");
+        let expected = |thread| queue(if thread < 4 { 3000 } else { 0 });
+        let expected = (0..16).map(|thread| (thread, expected(thread))).collect::<BTreeMap<_, _>>();
+        assert_eq!(listed(&program, &pool), expected, "{linked:?}");
+        program.printed(&[&pool, "compact"]);
+        assert_eq!(listed(&program, &pool), expected, "{linked:?}");
+    }
+}
