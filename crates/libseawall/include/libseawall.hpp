@@ -6,7 +6,10 @@
 
 #include "libseawall.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -225,6 +228,58 @@ template <typename Body> void run(const pool &in, sw_logging logging, Body body)
         std::this_thread::yield();
     }
 }
+
+// A thread that keeps a pool small, as long as this lives: it does steps of cycles, and sleeps
+// while there is nothing to do. The pool must live longer.
+class collector {
+public:
+    explicit collector(pool &in, std::chrono::microseconds pause = std::chrono::milliseconds(1))
+        : thread_([this, &in, pause] { work(in, pause); }) {}
+    collector(const collector &) = delete;
+    collector &operator=(const collector &) = delete;
+    ~collector() {
+        is_over_ = true;
+        thread_.join();
+    }
+
+    // What it has done so far.
+    sw_defragmented done() const {
+        std::lock_guard<std::mutex> held(lock_);
+        return done_;
+    }
+
+    // Why it has stopped; empty while it works.
+    std::string failure() const {
+        std::lock_guard<std::mutex> held(lock_);
+        return failure_;
+    }
+
+private:
+    void work(pool &in, std::chrono::microseconds pause) {
+        while (!is_over_) {
+            sw_defragmented done{};
+            const int status = sw_defragment(in.handle(), 16, &done);
+            {
+                std::lock_guard<std::mutex> held(lock_);
+                if (status == SW_OK) {
+                    done_ = done;
+                } else if (status != SW_NO_ROOM && status != SW_BUSY) {
+                    failure_ = sw_error_text();
+                    return;
+                }
+            }
+            if (status != SW_OK || done.state != SW_DEFRAGMENT_WORKS) {
+                std::this_thread::sleep_for(pause);
+            }
+        }
+    }
+
+    mutable std::mutex lock_;
+    sw_defragmented done_{};
+    std::string failure_;
+    std::atomic<bool> is_over_{false};
+    std::thread thread_; // the last one, as it uses the others
+};
 
 namespace detail {
 

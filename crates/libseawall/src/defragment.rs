@@ -5,7 +5,7 @@ use crate::status::{Failure, Status, give};
 use crate::thread;
 use libc::c_int;
 use seawall_lanes::{LaneGuard, LanePurpose};
-use seawall_runtime::defrag::{DefragError, DefragOptions, Defragmenter, Step};
+use seawall_runtime::defrag::{Defragmenter, Step};
 use std::sync::TryLockError;
 
 /// `struct sw_defragmented`
@@ -26,26 +26,6 @@ enum State {
     Idle = 0,
     Works = 1,
     Waits = 2,
-}
-
-impl From<DefragError> for Failure {
-    fn from(error: DefragError) -> Failure {
-        match error {
-            DefragError::Heap(error) => error.into(),
-            DefragError::UnknownType { name } => {
-                let text = format!(
-                    "there are objects of type {name}, which options.types does not name; open the \
-                     pool with all types of its objects"
-                );
-                Failure::new(Status::OtherLayout, text)
-            }
-            DefragError::Ratios { trigger, target } => Failure::invalid(format!(
-                "options.defragment_at is {trigger} and defragment_to {target}; the first must be \
-                 more than 1, and the second 1 to the first"
-            )),
-            other => Failure::invalid(other.to_string()),
-        }
-    }
 }
 
 /// Does so many steps, unless there is nothing to do, or a transaction to wait for.
@@ -95,16 +75,6 @@ impl OpenPool {
             returned: counts.discarded,
         })
     }
-}
-
-/// The ratios at which a cycle begins and that it aims at; 0 has its default.
-pub(crate) fn ratios(trigger: f64, target: f64) -> Result<DefragOptions, Failure> {
-    let usual = DefragOptions::default();
-    let or = |given: f64, usual: f64| if given == 0.0 { usual } else { given };
-    let (trigger, target) = (or(trigger, usual.trigger), or(target, usual.target));
-    let options = DefragOptions { trigger, target: target.min(trigger.max(1.0)), ..usual };
-    options.check()?;
-    Ok(options)
 }
 
 #[unsafe(no_mangle)]

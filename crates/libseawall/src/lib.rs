@@ -11,6 +11,7 @@
 mod cursor;
 mod defragment;
 mod map;
+mod objects;
 mod omap;
 mod options;
 mod persist;

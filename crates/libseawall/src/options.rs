@@ -1,6 +1,5 @@
 //! The options with which a pool is made or opened: `struct sw_options`.
 
-use crate::defragment::ratios;
 use crate::status::Failure;
 use crate::types::{self, SwType};
 use libc::{c_char, c_int};
@@ -54,6 +53,16 @@ fn shape_of(layout: &str) -> u64 {
 
 fn or(value: u64, usual: u64) -> u64 {
     if value == 0 { usual } else { value }
+}
+
+/// The ratios at which a cycle begins and that it aims at; 0 has its default.
+fn ratios(trigger: f64, target: f64) -> Result<DefragOptions, Failure> {
+    let usual = DefragOptions::default();
+    let or = |given: f64, usual: f64| if given == 0.0 { usual } else { given };
+    let (trigger, target) = (or(trigger, usual.trigger), or(target, usual.target));
+    let options = DefragOptions { trigger, target: target.min(trigger.max(1.0)), ..usual };
+    options.check()?;
+    Ok(options)
 }
 
 impl Wanted {

@@ -4,6 +4,7 @@ use libc::{c_char, c_int};
 use seawall_collections::{BTreeError, MapError};
 use seawall_lanes::NoRoom;
 use seawall_native::PoolError;
+use seawall_runtime::defrag::DefragError;
 use seawall_runtime::{AccessError, HeapError, TxError, pool::HeaderError};
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -122,6 +123,26 @@ impl From<PoolError> for Failure {
             _ => Status::Invalid,
         };
         Failure::new(status, error.to_string())
+    }
+}
+
+impl From<DefragError> for Failure {
+    fn from(error: DefragError) -> Failure {
+        match error {
+            DefragError::Heap(error) => error.into(),
+            DefragError::UnknownType { name } => {
+                let text = format!(
+                    "there are objects of type {name}, which options.types does not name; open the \
+                     pool with all types of its objects"
+                );
+                Failure::new(Status::OtherLayout, text)
+            }
+            DefragError::Ratios { trigger, target } => Failure::invalid(format!(
+                "options.defragment_at is {trigger} and defragment_to {target}; the first must be \
+                 more than 1, and the second 1 to the first"
+            )),
+            other => Failure::invalid(other.to_string()),
+        }
     }
 }
 

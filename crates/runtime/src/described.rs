@@ -224,7 +224,8 @@ impl Described {
             if !of_name.iter().any(|info| is_same(info.number)) {
                 let pointers: Vec<_> = kind.pointers.iter().map(|place| place.offset).collect();
                 let how = format!(
-                    "it had {} bytes with pointers at [{}], and has {} with pointers at {pointers:?}",
+                    "it had {} bytes with pointers at [{}], and has {} with pointers at \
+                     {pointers:?}",
                     was.bytes,
                     was.fields.replace(": pointer", ""),
                     kind.entry.size,

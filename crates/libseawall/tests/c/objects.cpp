@@ -2,6 +2,7 @@
 #include <libseawall.hpp>
 
 #include <iostream>
+#include <cstddef>
 #include <map>
 #include <string>
 #include <utility>
@@ -102,6 +103,79 @@ void maps(const seawall::pool &pool) {
     EXPECT(status_of([&] { seawall::map(pool, pool.root() + 64); }) == SW_EXISTS);
 }
 
+struct link {
+    std::uint64_t number;
+    seawall::ref next;
+    std::uint64_t filling[6];
+};
+
+/* A list, most of whose links are taken out again, while another thread moves the others. */
+void moving(const std::string &path) {
+    static const std::uint64_t link_refs[] = {offsetof(link, next)}, root_refs[] = {0};
+    static const sw_type root = {"root", 8, root_refs, 1};
+    static const sw_type types[] = {{"link", sizeof(link), link_refs, 1}};
+    seawall::options options{};
+    options.root = &root;
+    options.types = types;
+    options.type_count = 1;
+    auto pool = seawall::pool::create(path, options);
+    const auto push = [&](std::uint64_t number) {
+        seawall::run(pool, SW_REDO, [&](seawall::transaction &tx) {
+            const link made{number, tx.load(pool.root(), 0), {number}};
+            tx.store(pool.root(), 0, tx.make(0, made));
+        });
+    };
+    const auto numbers = [&] {
+        std::vector<std::uint64_t> found;
+        seawall::transaction tx(pool);
+        for (auto at = tx.load(pool.root(), 0); at != 0; at = tx.load(at, offsetof(link, next))) {
+            found.push_back(tx.load(at, offsetof(link, number)));
+            EXPECT(tx.load(at, offsetof(link, filling)) == found.back());
+        }
+        return found;
+    };
+    const auto keep = [&](std::uint64_t each) {
+        seawall::ref in = pool.root();
+        seawall::transaction tx(pool, SW_UNDO);
+        for (std::uint64_t offset = 0;;) {
+            const auto at = tx.load(in, offset);
+            if (at == 0) {
+                break;
+            }
+            if (tx.load(at, offsetof(link, number)) % each == 0) {
+                in = at;
+                offset = offsetof(link, next);
+            } else {
+                tx.store(in, offset, tx.load(at, offsetof(link, next)));
+                tx.free(at);
+            }
+        }
+        tx.commit();
+    };
+    std::vector<std::uint64_t> expected;
+    {
+        seawall::collector collector(pool);
+        for (std::uint64_t number = 0; number < 2000; ++number) {
+            push(number);
+        }
+        keep(20);
+        for (std::uint64_t number = 1981; number-- > 0;) {
+            if (number % 20 == 0) {
+                expected.push_back(number);
+            }
+        }
+        for (int look = 0; look < 2000 && collector.done().cycles == 0; ++look) {
+            EXPECT(numbers() == expected);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        EXPECT(collector.done().cycles > 0 && collector.done().emptied > 0);
+        EXPECT(collector.failure().empty());
+    }
+    while (pool.defragment(100).state == SW_DEFRAGMENT_WORKS) {
+    }
+    EXPECT(numbers() == expected);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -121,6 +195,7 @@ int main(int argc, char **argv) {
     }
     auto pool = seawall::pool::open_or_create(path);
     EXPECT(seawall::map(pool, pool.root()).count() == 998);
+    moving(path + ".moving");
     pool.close();
     EXPECT(status_of([&] { pool.close(); }) == SW_INVALID);
     return bad == 0 ? 0 : 1;
