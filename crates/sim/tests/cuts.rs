@@ -68,6 +68,7 @@ fn every_crash_leaves_a_consistent_cut_and_the_state_of_each_processor_at_it() {
         "bsp-lb-idt:stores=30",
         "bsp-lb-pf:stores=30",
         "bsp-lbpp:stores=7",
+        "bsp-lbpp:stores=30:flaw='names-slowly'",
         "bsp-lbpp:stores=100",
         "bsp-lbpp:stores=30:records=3:buffers=2",
         "bsp-lbpp:stores=30:adr=true",
@@ -92,6 +93,10 @@ fn each_broken_mechanism_leaves_no_cut() {
         "bsp-lbpp:stores=30:flaw='logs-once'",
         "bsp-lbpp:stores=30:records=3:flaw='truncates-early'",
         "bsp-lbpp:stores=30:flaw='saves-states-late'",
+        "bsp-lbpp:stores=30:flaw='names-in-parts'",
+        "bsp-lbpp:stores=30:flaw='names-before-state'",
+        "bsp-lbpp:stores=30:flaw='trusts-unnamed'",
+        "bsp-lbpp:stores=30:flaw='forgets-tags'",
         "bsp-lbpp:stores=30:log=false",
     ] {
         let caught = (0..100).find_map(|seed| run(design, &tiny(), seed).err());

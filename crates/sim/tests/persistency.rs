@@ -499,6 +499,7 @@ fn each_broken_mechanism_is_caught() {
         "bsp-lbpp:stores=3:flaw='logs-once'",
         "bsp-lbpp:stores=3:records=2:flaw='truncates-early'",
         "bsp-lbpp:stores=3:flaw='forgets-names'",
+        "bsp-lbpp:stores=3:flaw='trusts-unnamed'",
         "bsp-lbpp:stores=3:flaw='acknowledges-early'",
         "bsp-lb:stores=3:flaw='ignores-intra-conflicts'",
         "bsp-lbpp:stores=3:flaw='drops-dependences'",

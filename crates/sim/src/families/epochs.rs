@@ -33,6 +33,7 @@ use crate::{Cycle, Epoch, LineId};
 
 mod arbiter;
 mod bulk;
+mod names;
 mod own;
 mod params;
 mod recovery;
@@ -40,7 +41,7 @@ mod state;
 
 use arbiter::Arbiter;
 use bulk::Bulk;
-use state::CoreEpochs;
+use state::{CoreEpochs, Mark, Waiting};
 
 pub(crate) use bulk::BulkConfig;
 pub(crate) use params::{bulk_params, epoch_params};
@@ -99,8 +100,18 @@ pub(crate) enum EpochFlaw {
     LogsOnce,
     /// Records of an epoch may be overwritten as soon as it is closed.
     TruncatesEarly,
-    /// An epoch counts as durable before the line that names it is.
+    /// An epoch counts as named before the line that names it is durable.
     ForgetsNames,
+    /// The line of names is written for a part of the cores at a time.
+    NamesInParts,
+    /// The state of a processor leaves it late, and an epoch is named without it.
+    NamesBeforeState,
+    /// A header counts a version as durable that is not named yet.
+    TrustsUnnamed,
+    /// A line leaves the shared cache before its epoch is named, which takes long.
+    ForgetsTags,
+    /// No bug: names take long.
+    NamesSlowly,
     /// The state saved with an epoch is that behind the next store.
     SavesStatesLate,
 }
@@ -115,8 +126,13 @@ pub(crate) enum Message {
     FlushEpoch { core: u8, bank: u8 },
     /// The last BankAck is at `core`'s arbiter.
     EpochDurable { core: u8 },
-    /// An epoch on which an epoch of `core` depends is durable.
+    /// An epoch on which an epoch of `core` depends is durable, or `core` can have another epoch
+    /// without its name.
     Inform { core: u8 },
+    /// An epoch is durable, and the register of names is told.
+    Report { core: u8, epoch: Epoch },
+    /// The register of names has it, and `core`'s arbiter is told.
+    Reported { core: u8 },
     /// A line of the design itself is durable, and `core` is informed.
     Settled { core: u8, what: u8 },
 }
@@ -171,11 +187,51 @@ impl Epochs {
         (epoch != 0 && self.is_live(core, epoch)).then_some(Version { core, epoch })
     }
 
+    /// The version in the shared cache, if it is not named durable.
+    fn unnamed_in_bank(&self, hw: &Hw<Message>, slot: Slot) -> Option<Version> {
+        let entry = hw.llc.entry(slot);
+        let version = Version { core: entry.writer.into(), epoch: entry.epoch };
+        let is_unnamed = entry.epoch != 0 && entry.epoch > self.cores[version.core].named;
+        is_unnamed.then_some(version)
+    }
+
+    /// Wakes those who wait until `core`'s epochs up to `epoch` have that mark, each when it is
+    /// told.
+    fn wake(
+        &mut self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        epoch: Epoch,
+        mark: Mark,
+        told: impl Fn(&Waiting) -> Cycle,
+    ) {
+        self.cores[core].waiters.retain(|waiting| {
+            let is_over = waiting.mark == mark && waiting.epoch <= epoch;
+            if is_over {
+                hw.wake(waiting.who, told(waiting));
+            }
+            !is_over
+        });
+    }
+
     /// Sends a request for `version` from the bank of `line`; `who` waits until it is durable.
     fn ask_and_wait(
         &mut self,
         hw: &mut Hw<Message>,
         who: Waiter,
+        version: Version,
+        line: LineId,
+        now: Cycle,
+        reason: Reason,
+    ) -> Gate {
+        self.ask_and_wait_for(hw, (who, Mark::Durable), version, line, now, reason)
+    }
+
+    /// As [`ask_and_wait`](Epochs::ask_and_wait), until it has that mark.
+    fn ask_and_wait_for(
+        &mut self,
+        hw: &mut Hw<Message>,
+        (who, mark): (Waiter, Mark),
         version: Version,
         line: LineId,
         now: Cycle,
@@ -192,7 +248,7 @@ impl Epochs {
             let asked = hw.mesh.control(who.core, home, now + hw.private[who.core].miss_latency());
             hw.mesh.control(home, core, asked)
         };
-        self.cores[core].waiters.push((epoch, who, home));
+        self.cores[core].waiters.push(Waiting { epoch, mark, who, tile: home });
         let core = core as u8;
         hw.queue.event(at, Event::Design(Message::FlushRequest { core, epoch }));
         Gate::Wait(reason)
@@ -283,6 +339,16 @@ impl Epochs {
         self.cores[core].add_dependence(epoch, on.core, on.epoch);
         self.cores[on.core].add_inform(on.epoch, core);
         true
+    }
+
+    /// A line is about to leave the shared cache: its epoch must be named, as the log of the next
+    /// epoch that writes it has to say whether it is.
+    fn keep_tag(&mut self, hw: &mut Hw<Message>, who: Waiter, slot: Slot, now: Cycle) -> Gate {
+        let unnamed = self.unnamed_in_bank(hw, slot);
+        let Some(version) = unnamed.filter(|_| self.config.flaw != EpochFlaw::ForgetsTags) else {
+            return Gate::Go;
+        };
+        self.ask_and_wait_for(hw, (who, Mark::Named), version, slot, now, Reason::Replacement)
     }
 
     /// A newer version of the line in `slot` is about to enter the shared cache: the older one
@@ -376,11 +442,11 @@ impl Design for Epochs {
     fn drain(&mut self, hw: &mut Hw<Message>, who: Waiter, now: Cycle) -> Gate {
         let gate = self.barrier(hw, who, now);
         let last = self.cores[who.core].current - 1;
-        if gate != Gate::Go || !self.is_live(who.core, last) {
+        if gate != Gate::Go || last <= self.cores[who.core].named {
             return gate;
         }
         let version = Version { core: who.core, epoch: last };
-        self.ask_and_wait(hw, who, version, 0, now, Reason::Fence)
+        self.ask_and_wait_for(hw, (who, Mark::Named), version, 0, now, Reason::Fence)
     }
 
     fn remote(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
@@ -404,7 +470,7 @@ impl Design for Epochs {
     }
 
     fn may_displace(&self, hw: &Hw<Message>, slot: Slot) -> bool {
-        let lives = self.live_in_core(hw, slot).or(self.live_in_bank(hw, slot)).is_some();
+        let lives = self.live_in_core(hw, slot).or(self.unnamed_in_bank(hw, slot)).is_some();
         !hw.is_pm(slot) || !lives
     }
 
@@ -433,7 +499,7 @@ impl Design for Epochs {
             return gate;
         }
         let Some(version) = self.live_in_core(hw, slot).or(self.live_in_bank(hw, slot)) else {
-            return Gate::Go;
+            return self.keep_tag(hw, who, slot, now);
         };
         hw.counters.conflicts_replacement += 1;
         if let Err(first) = self.meet(hw, version, now) {
@@ -458,6 +524,11 @@ impl Design for Epochs {
             }
             Message::EpochDurable { core } => self.flushed(hw, core.into(), now),
             Message::Inform { core } => self.start_flush(hw, core.into(), now),
+            Message::Report { core, epoch } => self.reported(hw, core.into(), epoch, now),
+            Message::Reported { core } => self.durable(hw, core.into(), now),
+            Message::Settled { core, .. } if Epochs::is_register(core) => {
+                self.names_written(hw, now)
+            }
             Message::Settled { core, what } => self.settled(hw, core.into(), what, now),
         }
     }

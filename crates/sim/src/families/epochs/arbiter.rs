@@ -7,7 +7,8 @@
 //! is durable: PersistCMP goes to all banks, dependent epochs are informed, and the next epoch can
 //! be flushed. One epoch per core is in flush at a time.
 
-use super::{EpochFlaw, Epochs, Message};
+use super::state::Waiting;
+use super::{EpochFlaw, Epochs, Mark, Message};
 use crate::caches::shared::Slot;
 use crate::hw::{Event, Hw, Token};
 use crate::{Cycle, Epoch, LineId};
@@ -51,6 +52,11 @@ impl Arbiter {
             closing: false,
         }
     }
+
+    /// The lines of the epoch that was flushed last.
+    pub(super) fn lines(&self) -> &[LineId] {
+        &self.lines
+    }
 }
 
 impl Epochs {
@@ -87,6 +93,9 @@ impl Epochs {
         }
         let logged = self.bulk.as_ref().is_none_or(|bulk| bulk.is_settled(core, epoch));
         if !logged && self.config.flaw != EpochFlaw::FlushesBeforeLog {
+            return;
+        }
+        if !self.has_room_to_name(core) {
             return;
         }
         if self.dependences_left(core, epoch) > 0 {
@@ -233,10 +242,10 @@ impl Epochs {
         }
     }
 
-    /// All BankAcks are here; in bulk mode, memory must confirm first.
+    /// All BankAcks are here; in bulk mode, the register of names must know of it first.
     pub(super) fn flushed(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         match self.arbiters[core].flushing {
-            Some(epoch) if self.bulk.is_some() => self.name_durable(hw, core, epoch, now),
+            Some(epoch) if self.bulk.is_some() => self.lines_durable(hw, core, epoch, now),
             _ => self.durable(hw, core, now),
         }
     }
@@ -252,19 +261,24 @@ impl Epochs {
             hw.queue.event(told, Event::Design(Message::Inform { core: on as u8 }));
         }
         self.cores[core].durable = epoch;
-        self.truncate(hw, core, epoch, now);
+        if self.bulk.is_some() {
+            self.await_name(hw, core, epoch, now);
+        } else {
+            self.cores[core].named = epoch;
+        }
         // PersistCMP; from then on the banks know it by the epochs in their tags.
         hw.mesh.broadcast(core, now, &mut self.tiles);
-        if self.config.invalidates {
-            self.invalidate_lines(hw, core, epoch, now);
+        if self.config.invalidates && self.bulk.is_none() {
+            let lines = std::mem::take(&mut self.arbiters[core].lines);
+            self.invalidate_lines(hw, core, epoch, &lines, now);
+            self.arbiters[core].lines = lines;
         }
-        let tiles = &self.tiles;
-        self.cores[core].waiters.retain(|(number, who, tile)| {
-            if *number <= epoch {
-                hw.wake(*who, if who.core == core { now } else { tiles[*tile] });
-            }
-            *number > epoch
-        });
+        let tiles = self.tiles;
+        let told = |who: &Waiting| if who.who.core == core { now } else { tiles[who.tile] };
+        self.wake(hw, core, epoch, Mark::Durable, told);
+        if self.bulk.is_none() {
+            self.wake(hw, core, epoch, Mark::Named, told);
+        }
         self.start_flush(hw, core, now);
     }
 }
@@ -273,9 +287,15 @@ impl Epochs {
     /// Removes the lines of a durable epoch from the caches, if they hold no newer version. This
     /// must not happen earlier: a read of a line from memory does not learn the epoch on which it
     /// depends.
-    fn invalidate_lines(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
-        for number in 0..self.arbiters[core].lines.len() {
-            let line = self.arbiters[core].lines[number];
+    pub(super) fn invalidate_lines(
+        &mut self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        epoch: Epoch,
+        lines: &[LineId],
+        now: Cycle,
+    ) {
+        for &line in lines {
             let Some(slot) = hw.llc.find(line) else { continue };
             let entry = hw.llc.entry(slot);
             let is_it = usize::from(entry.writer) == core && entry.epoch == epoch && !entry.dirty;

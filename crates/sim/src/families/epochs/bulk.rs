@@ -3,21 +3,21 @@
 //! MICRO'15, section 5.2: hardware closes an epoch after a number of stores, and writes the state
 //! of the processor to memory with it; before the first write of a line in an epoch its old value
 //! goes to the log. A store waits for none of this. The order is: the old lines of a record are
-//! durable before its header is written; all headers and the state of an epoch are durable before
-//! its lines are written in place; these are durable before the line that names the core's last
-//! durable epoch is written; when that line is durable, the epoch is. Records follow ATOM
-//! (HPCA'17): see [`own`].
+//! durable before its header is written; all headers of an epoch are durable before its lines are
+//! written in place; these and the state are durable before the epoch is named durable ([`names`]).
+//! Records follow ATOM (HPCA'17): see [`own`].
 //!
 //! A core collects old lines in a record buffer; its few buffers bound the number of records on
-//! their way. The log is a ring; a durable epoch frees its records. When the ring is full, the open
-//! epoch is closed, and the store waits until the oldest epoch is durable.
+//! their way. The log is a ring; a named epoch frees its records. When the ring is full, the open
+//! epoch is closed, and the store waits until the oldest epoch is named.
 //!
 //! An epoch on which another thread depends is split after the last store that has taken effect,
 //! because hardware places epochs without regard to the program; the saved state is that at this
 //! store.
 
+use super::names::{Names, Pending, UNNAMED_MAX};
 use super::own::{Header, Layout, state_line};
-use super::{EpochFlaw, Epochs, Message, Version};
+use super::{EpochFlaw, Epochs, Mark, Message, Version};
 use crate::core::Waiter;
 use crate::design::Store;
 use crate::engine::counters::Reason;
@@ -29,6 +29,8 @@ const OLD_LINE: u8 = 64;
 const HEADER: u8 = 128;
 const STATE: u8 = 192;
 const SLOTS: u8 = 64;
+/// How much later a state leaves its core, or names their register, where that is planted.
+pub(super) const SLOW: Cycle = 2_000;
 
 /// Sizes of the mechanism.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,7 @@ pub(crate) struct BulkConfig {
 pub(super) struct Bulk {
     config: BulkConfig,
     pub(super) layout: Layout,
+    pub(super) names: Names,
     cores: Vec<CoreLog>,
 }
 
@@ -75,20 +78,23 @@ struct CoreLog {
     /// The number of the next record, and of the oldest that may still be needed.
     next: u64,
     oldest: u64,
-    /// By epoch in flight: the records and state lines that are not durable, and its last record.
+    /// By epoch in flight: the records and the state lines that are not durable, and the record
+    /// behind its last one.
     unsettled: Vec<u32>,
+    unsaved: Vec<u32>,
     ends: Vec<u64>,
+    /// The epoch whose lines are durable, and whose state is not.
+    flushed: Option<Epoch>,
+    unnamed: Pending,
     /// Stores that wait for a buffer.
     waiting: Vec<Waiter>,
-    /// Whether the line that names a durable epoch is on its way.
-    naming: bool,
 }
 
 impl Bulk {
     pub(super) fn new(config: BulkConfig, cores: usize, in_flight: u32, first: LineId) -> Bulk {
         let BulkConfig { records, state_lines, buffers, .. } = config;
         let records = if config.log { records } else { 0 };
-        let states = in_flight + 1;
+        let states = in_flight + UNNAMED_MAX + 1;
         let core = CoreLog {
             stores: 0,
             in_epoch: 0,
@@ -97,13 +103,19 @@ impl Bulk {
             next: 0,
             oldest: 0,
             unsettled: vec![0; in_flight as usize],
+            unsaved: vec![0; in_flight as usize],
             ends: vec![0; in_flight as usize],
+            flushed: None,
+            unnamed: Pending::new(),
             waiting: Vec::new(),
-            naming: false,
         };
         let layout = Layout { cores: cores as LineId, first, records, state_lines, states };
-        Bulk { config, layout, cores: vec![core; cores] }
+        let names = Names::new(layout.names(), cores);
+        Bulk { config, layout, names, cores: (0..cores).map(|_| core.clone()).collect() }
     }
+
+    /// The kind of acknowledgements that no bank gets.
+    pub(super) const OWN: u8 = OLD_LINE;
 
     /// True if everything that must be durable before the epoch's lines is durable.
     pub(super) fn is_settled(&self, core: usize, epoch: Epoch) -> bool {
@@ -111,15 +123,19 @@ impl Bulk {
         log.unsettled[epoch as usize % log.unsettled.len()] == 0
     }
 
-    fn write_name(
-        &self,
-        hw: &mut Hw<Message>,
-        core: usize,
-        epoch: Epoch,
-        now: Cycle,
-        token: Token,
-    ) {
-        hw.write_own(self.layout.durable(core), &state_line(epoch, 0), core, now, token);
+    /// The epochs of a core that are done and not named.
+    pub(super) fn pending(&self, core: usize) -> &Pending {
+        &self.cores[core].unnamed
+    }
+
+    pub(super) fn pending_mut(&mut self, core: usize) -> &mut Pending {
+        &mut self.cores[core].unnamed
+    }
+
+    /// The record behind the last one of an epoch in flight.
+    pub(super) fn end_of(&self, core: usize, epoch: Epoch) -> u64 {
+        let log = &self.cores[core];
+        log.ends[log.slot(epoch)]
     }
 
     /// `stores` of `core` have taken effect.
@@ -170,7 +186,10 @@ impl Epochs {
     /// writes it in its open epoch.
     fn to_log(&self, hw: &Hw<Message>, core: usize, line: LineId) -> Option<Option<Version>> {
         self.bulk.as_ref().filter(|bulk| bulk.config.log)?;
-        let prior = self.live_in_bank(hw, line);
+        let prior = match self.config.flaw {
+            EpochFlaw::TrustsUnnamed => self.live_in_bank(hw, line),
+            _ => self.unnamed_in_bank(hw, line),
+        };
         let is_logged = prior == Some(Version { core, epoch: self.cores[core].current });
         let is_left_out = prior.is_some() && self.config.flaw == EpochFlaw::LogsOnce;
         (!is_logged && !is_left_out).then_some(prior)
@@ -224,14 +243,15 @@ impl Epochs {
             log.waiting.push(who);
             return Gate::Wait(Reason::Log);
         }
-        let is_alone = self.cores[core].durable + 1 == self.cores[core].current;
+        let oldest = self.cores[core].named + 1;
+        let is_alone = oldest == self.cores[core].current;
         if is_alone {
             hw.counters.log_overflows += 1;
             let gate = self.close(hw, who, now);
             debug_assert_eq!(gate, Gate::Go, "two epochs may be in flight");
         }
-        let version = Version { core, epoch: self.cores[core].durable + 1 };
-        self.ask_and_wait(hw, who, version, 0, now, Reason::Log)
+        let version = Version { core, epoch: oldest };
+        self.ask_and_wait_for(hw, (who, Mark::Named), version, 0, now, Reason::Log)
     }
 
     fn close_record(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
@@ -279,49 +299,40 @@ impl Epochs {
         if self.config.flaw == EpochFlaw::TruncatesEarly {
             log.oldest = log.next;
         }
-        log.unsettled[slot] += state_lines;
+        log.unsaved[slot] = state_lines;
         log.in_epoch = 0;
         let first = bulk.layout.state(core, epoch);
         let late = u64::from(self.config.flaw == EpochFlaw::SavesStatesLate);
         let state = state_line(epoch, log.stores + late);
+        let is_slow = self.config.flaw == EpochFlaw::NamesBeforeState;
+        let sent = if is_slow { now + SLOW } else { now };
         for number in 0..state_lines {
             let token = Token { core: core as u8, bank: STATE + slot as u8 };
-            hw.write_own(first + number, &state, core, now + u64::from(number), token);
+            hw.write_own(first + number, &state, core, sent + u64::from(number), token);
         }
         hw.counters.state_lines += u64::from(state_lines);
     }
 
-    /// The lines of `epoch` are durable: records that in memory.
-    pub(super) fn name_durable(
+    /// The lines of `epoch` are durable: reports the epoch, once its state is.
+    pub(super) fn lines_durable(
         &mut self,
         hw: &mut Hw<Message>,
         core: usize,
         epoch: Epoch,
         now: Cycle,
     ) {
-        let bulk = self.bulk.as_mut().expect("in bulk mode");
-        let log = &mut bulk.cores[core];
-        if self.config.flaw == EpochFlaw::ForgetsNames {
-            bulk.write_name(hw, core, epoch, now, Token::NONE);
-            return self.durable(hw, core, now);
+        let log = &mut self.bulk.as_mut().expect("in bulk mode").cores[core];
+        let is_saved = log.unsaved[log.slot(epoch)] == 0;
+        if is_saved || self.config.flaw == EpochFlaw::NamesBeforeState {
+            return self.report(hw, core, epoch, now);
         }
-        log.naming = true;
-        let token = Token { core: core as u8, bank: STATE + log.slot(epoch) as u8 };
-        bulk.write_name(hw, core, epoch, now, token);
+        log.flushed = Some(epoch);
     }
 
-    /// Plants the bug of recording it too early.
-    pub(super) fn name_early(&self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
-        if let (Some(bulk), EpochFlaw::NamesEarly) = (&self.bulk, self.config.flaw) {
-            bulk.write_name(hw, core, epoch, now, Token::NONE);
-        }
-    }
-
-    /// `epoch` is durable: its records can be overwritten.
-    pub(super) fn truncate(&mut self, hw: &mut Hw<Message>, core: usize, epoch: Epoch, now: Cycle) {
-        let Some(bulk) = &mut self.bulk else { return };
-        let log = &mut bulk.cores[core];
-        log.oldest = log.ends[log.slot(epoch)];
+    /// The records of `core` before `end` can be overwritten.
+    pub(super) fn truncate(&mut self, hw: &mut Hw<Message>, core: usize, end: u64, now: Cycle) {
+        let log = &mut self.bulk.as_mut().expect("in bulk mode").cores[core];
+        log.oldest = log.oldest.max(end);
         log.waiting.drain(..).for_each(|who| hw.wake(who, now));
     }
 
@@ -352,13 +363,15 @@ impl Epochs {
                 log.unsettled[epoch] -= 1;
                 self.start_flush(hw, core, now);
             }
-            _ if log.naming && log.slot(self.cores[core].durable + 1) == slot => {
-                log.naming = false;
-                self.durable(hw, core, now);
-            }
             _ => {
-                log.unsettled[slot] -= 1;
-                self.start_flush(hw, core, now);
+                log.unsaved[slot] -= 1;
+                let is_saved = log.unsaved[slot] == 0;
+                if let Some(epoch) =
+                    log.flushed.filter(|epoch| is_saved && log.slot(*epoch) == slot)
+                {
+                    log.flushed = None;
+                    self.report(hw, core, epoch, now);
+                }
             }
         }
     }

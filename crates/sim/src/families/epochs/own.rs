@@ -1,10 +1,10 @@
 //! The layout of a core's log and saved states in persistent memory, and the format of their words.
 //!
-//! Behind the program's lines each core has: one line that names its last durable epoch; room for
-//! the processor state at the end of each epoch that can be in flight, and of the one before; and
-//! its log, a ring of records of eight lines as in ATOM (HPCA'17, section IV): a header, then up to
+//! Behind the program's lines there is one line that names the last durable epoch of every core
+//! ([`names`](super::names)). Then each core has: room for the processor state at the end of each
+//! epoch that can be in flight or without its name, and of the one before; and its log, a ring of records of eight lines as in ATOM (HPCA'17, section IV): a header, then up to
 //! seven old lines. A header line names the epoch, and for each old line its address and the epoch
-//! of its version, if that one was not durable yet: `0`, or core + 1 in 8 bits and the epoch's low
+//! of its version, if that one was not named yet: `0`, or core + 1 in 8 bits and the epoch's low
 //! 24 bits. The write of a line is atomic.
 
 use crate::memory::versions::LineData;
@@ -25,33 +25,42 @@ pub(super) struct Layout {
     pub(super) first: LineId,
     pub(super) records: LineId,
     pub(super) state_lines: LineId,
-    /// The number of states kept: one more than epochs in flight.
+    /// The number of states kept: one more than epochs in flight and without their names.
     pub(super) states: LineId,
 }
 
 impl Layout {
     fn lines_per_core(&self) -> LineId {
-        1 + self.states * self.state_lines + self.records * RECORD_LINES
+        self.states * self.state_lines + self.records * RECORD_LINES
     }
 
     pub(super) fn lines(&self) -> LineId {
-        self.cores * self.lines_per_core()
+        1 + self.cores * self.lines_per_core()
     }
 
-    /// The line that names `core`'s last durable epoch.
-    pub(super) fn durable(&self, core: usize) -> LineId {
-        self.first + core as LineId * self.lines_per_core()
+    /// The line that names the last durable epoch of every core.
+    pub(super) fn names(&self) -> LineId {
+        self.first
+    }
+
+    fn core(&self, core: usize) -> LineId {
+        self.first + 1 + core as LineId * self.lines_per_core()
     }
 
     /// The first line of the state of `core` at the end of `epoch`.
     pub(super) fn state(&self, core: usize, epoch: Epoch) -> LineId {
-        self.durable(core) + 1 + epoch % self.states * self.state_lines
+        self.core(core) + epoch % self.states * self.state_lines
+    }
+
+    /// The last line of that state.
+    pub(super) fn last_of_state(&self, core: usize, epoch: Epoch) -> LineId {
+        self.state(core, epoch) + self.state_lines - 1
     }
 
     /// The header of record `number` of `core`; numbers only grow.
     pub(super) fn record(&self, core: usize, number: u64) -> LineId {
         let place = (number % u64::from(self.records)) as LineId;
-        self.durable(core) + 1 + self.states * self.state_lines + place * RECORD_LINES
+        self.core(core) + self.states * self.state_lines + place * RECORD_LINES
     }
 }
 
@@ -79,7 +88,7 @@ impl Header {
         Header { epoch, ..Header::default() }
     }
 
-    /// Adds an old line, with the version `prior` that it holds if that one is not durable.
+    /// Adds an old line, with the version `prior` that it holds if that one is not named.
     pub(super) fn push(&mut self, line: LineId, prior: Option<(usize, Epoch)>) {
         let prior = prior.map_or(0, |(core, epoch)| {
             (core as u64 + 1) << EPOCH_BITS | u64::from(epoch) & ((1 << EPOCH_BITS) - 1)
@@ -140,9 +149,8 @@ mod tests {
     #[test]
     fn areas_of_the_cores_follow_each_other_without_overlap() {
         let layout = Layout { cores: 3, first: 100, records: 4, state_lines: 2, states: 3 };
-        let mut starts = Vec::new();
+        let mut starts = vec![(layout.names(), 1)];
         for core in 0..3 {
-            starts.push((layout.durable(core), 1));
             starts.extend((0..3).map(|epoch| (layout.state(core, epoch), 2)));
             starts.extend((0..4).map(|number| (layout.record(core, number), RECORD_LINES)));
         }

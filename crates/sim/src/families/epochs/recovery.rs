@@ -2,11 +2,12 @@
 //!
 //! MICRO'15, section 5.2: epochs that persisted only partly are undone, and each processor resumes
 //! from the state saved at the end of its last durable epoch. An epoch is durable when the line
-//! that names it is. The order of undoing matters if several epochs that were not durable wrote one
+//! that names it is ([`names`](super::names)); its number in full is in the saved states. The order of undoing matters if several epochs that were not durable wrote one
 //! line: its value must be that from before the first of them, and the first is the one whose old
 //! line was itself a durable version. So each line is restored from exactly one entry, in any
 //! order, and recovery is idempotent.
 
+use super::names::name_in;
 use super::own::{Header, Layout, RECORD_LINES, low_bits, read_state};
 use crate::memory::versions::LineData;
 use crate::{Epoch, LineId};
@@ -15,8 +16,7 @@ use crate::{Epoch, LineId};
 /// each core that are in it.
 pub(super) fn recover(layout: &Layout, image: &mut [LineData], undoes_all: bool) -> Vec<u64> {
     let cores = 0..layout.cores as usize;
-    let durable: Vec<Epoch> =
-        cores.clone().map(|core| read_state(&image[layout.durable(core) as usize]).0).collect();
+    let durable: Vec<Epoch> = cores.clone().map(|core| named(layout, image, core)).collect();
     for core in cores.clone() {
         for number in 0..layout.records {
             let header = layout.record(core, number.into());
@@ -26,9 +26,18 @@ pub(super) fn recover(layout: &Layout, image: &mut [LineData], undoes_all: bool)
     cores
         .map(|core| match durable[core] {
             0 => 0,
-            epoch => read_state(&image[layout.state(core, epoch) as usize]).1,
+            // The last line, which was written last, stands for all.
+            epoch => read_state(&image[layout.last_of_state(core, epoch) as usize]).1,
         })
         .collect()
+}
+
+/// The last durable epoch of `core`: the one of the saved states that has its name.
+fn named(layout: &Layout, image: &[LineData], core: usize) -> Epoch {
+    let name = name_in(&image[layout.names() as usize], core);
+    let states = (0..layout.states).map(|slot| image[layout.state(core, slot) as usize]);
+    let mut epochs = states.map(|state| read_state(&state).0);
+    epochs.find(|epoch| *epoch > 0 && *epoch as u8 == name).unwrap_or(0)
 }
 
 fn undo(
@@ -64,6 +73,7 @@ fn is_up_to(low: Epoch, durable: Epoch) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::families::epochs::names::names_line;
     use crate::families::epochs::own::state_line;
 
     const LAYOUT: Layout = Layout { cores: 2, first: 4, records: 2, state_lines: 1, states: 3 };
@@ -93,7 +103,10 @@ mod tests {
     }
 
     fn durable(image: &mut [LineData], core: usize, epoch: Epoch, stores: u64) {
-        image[LAYOUT.durable(core) as usize] = state_line(epoch, stores);
+        let line = &mut image[LAYOUT.names() as usize];
+        let mut named = [0, 1].map(|core| name_in(line, core).into());
+        named[core] = epoch;
+        *line = names_line(&named);
         image[LAYOUT.state(core, epoch) as usize] = state_line(epoch, stores);
     }
 

@@ -27,16 +27,35 @@ impl State {
     }
 }
 
+/// What has happened to an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// It is durable, and dependents may be.
+    Durable,
+    /// It is named durable in memory.
+    Named,
+}
+
+/// A waiter, with its epoch, what it waits for, and the tile that is informed.
+pub(crate) struct Waiting {
+    pub(super) epoch: Epoch,
+    pub(super) mark: Mark,
+    pub(super) who: Waiter,
+    pub(super) tile: Tile,
+}
+
 /// The epochs of one core.
 pub(crate) struct CoreEpochs {
     /// The open epoch; numbers start at 1.
     pub(crate) current: Epoch,
-    /// All epochs up to this one are durable.
+    /// All epochs up to this one are durable; in bulk mode, their lines and states are.
     pub(crate) durable: Epoch,
+    /// All epochs up to this one are named durable, so that no crash undoes them. Without bulk mode
+    /// the same as `durable`.
+    pub(crate) named: Epoch,
     /// All epochs up to this one must be flushed.
     pub(super) demanded: Epoch,
-    /// The waiters, each with its epoch and the tile that is informed.
-    pub(crate) waiters: Vec<(Epoch, Waiter, Tile)>,
+    pub(crate) waiters: Vec<Waiting>,
     in_flight: u32,
     states: Vec<State>,
 }
@@ -46,6 +65,7 @@ impl CoreEpochs {
         CoreEpochs {
             current: 1,
             durable: 0,
+            named: 0,
             demanded: 0,
             waiters: Vec::new(),
             in_flight,
