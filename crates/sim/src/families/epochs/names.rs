@@ -9,9 +9,9 @@
 //! named when the line that has it is durable. A name therefore implies those of all epochs on
 //! which its own depends, and no epoch waits for a name to be written.
 //!
-//! Until an epoch is named, its log records, its saved state and its lines' tags in the shared cache
-//! stay: a crash can still undo it. A core has some epochs that are done and not named; if it has
-//! more, the next one is not flushed yet.
+//! Until an epoch is named, its log records, its saved state and its lines' tags in the shared
+//! cache stay: a crash can still undo it. A core has some epochs that are done and not named; if it
+//! has more, the next one is not flushed yet.
 
 use super::bulk::{Bulk, SLOW};
 use super::{EpochFlaw, Epochs, Mark, Message};

@@ -2,10 +2,11 @@
 //!
 //! Behind the program's lines there is one line that names the last durable epoch of every core
 //! ([`names`](super::names)). Then each core has: room for the processor state at the end of each
-//! epoch that can be in flight or without its name, and of the one before; and its log, a ring of records of eight lines as in ATOM (HPCA'17, section IV): a header, then up to
-//! seven old lines. A header line names the epoch, and for each old line its address and the epoch
-//! of its version, if that one was not named yet: `0`, or core + 1 in 8 bits and the epoch's low
-//! 24 bits. The write of a line is atomic.
+//! epoch that can be in flight or without its name, and of the one before; and its log, a ring of
+//! records of eight lines as in ATOM (HPCA'17, section IV): a header, then up to seven old lines. A
+//! header line names the epoch, and for each old line its address and the epoch of its version, if
+//! that one was not named yet: `0`, or core + 1 in 8 bits and the epoch's low 24 bits. The write of
+//! a line is atomic.
 
 use crate::memory::versions::LineData;
 use crate::{Epoch, LineId};

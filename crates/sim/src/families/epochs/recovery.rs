@@ -2,10 +2,11 @@
 //!
 //! MICRO'15, section 5.2: epochs that persisted only partly are undone, and each processor resumes
 //! from the state saved at the end of its last durable epoch. An epoch is durable when the line
-//! that names it is ([`names`](super::names)); its number in full is in the saved states. The order of undoing matters if several epochs that were not durable wrote one
-//! line: its value must be that from before the first of them, and the first is the one whose old
-//! line was itself a durable version. So each line is restored from exactly one entry, in any
-//! order, and recovery is idempotent.
+//! that names it is ([`names`](super::names)); its number in full is in the saved states. The order
+//! of undoing matters if several epochs that were not durable wrote one line: its value must be
+//! that from before the first of them, and the first is the one whose old line was itself a durable
+//! version. So each line is restored from exactly one entry, in any order, and recovery is
+//! idempotent.
 
 use super::names::name_in;
 use super::own::{Header, Layout, RECORD_LINES, low_bits, read_state};
