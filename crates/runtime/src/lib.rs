@@ -28,7 +28,8 @@
 //! the pool.
 //!
 //! A heap can be used by address and byte, or through [`typed`]: structs that derive `Persist`, and
-//! pointers that carry their type and pool. How mistakes in typed programs are caught:
+//! pointers that carry their type and pool. Other languages describe their structs when they run
+//! ([`described`]). How mistakes in typed programs are caught:
 //!
 //! | mistake | refused |
 //! |---|---|
