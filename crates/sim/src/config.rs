@@ -55,6 +55,12 @@ pub struct CoreConfig {
     pub rob: u64,
     /// Store-buffer entries.
     pub store_buffer: usize,
+    /// The number of stores that a core can have on their way to its first level, 1 to 255; `None`:
+    /// as many as the store buffer holds. With 1, as in gem5's out-of-order core under x86's order
+    /// of stores, each takes the first level's latency, and no line is fetched ahead for those
+    /// behind it.
+    #[serde(default)]
+    pub stores_in_flight: Option<usize>,
     /// The number of lines that a core can have outstanding.
     pub mshrs: usize,
     /// The number of lines that a core's flushes and non-temporal stores can have on their way to
@@ -71,6 +77,11 @@ pub struct CoreConfig {
 }
 
 impl CoreConfig {
+    /// The number of stores that can be on their way to the first level.
+    pub fn stores_in_flight(&self) -> usize {
+        self.stores_in_flight.unwrap_or(self.store_buffer)
+    }
+
     /// The number of lines that a core's flushes can have on their way.
     pub fn flushes(&self) -> usize {
         self.flushes.unwrap_or(self.mshrs)
@@ -84,6 +95,7 @@ impl CoreConfig {
         }
         within("core.rob", self.rob, 1, 4096)?;
         within("core.store_buffer", self.store_buffer as u64, 1, 255)?;
+        within("core.stores_in_flight", self.stores_in_flight() as u64, 1, 255)?;
         within("core.mshrs", self.mshrs as u64, 1, 512)?;
         within("core.flushes", self.flushes() as u64, 1, 512)?;
         within("core.write_combining", self.write_combining as u64, 0, 64)?;
@@ -420,8 +432,9 @@ impl Machine {
 }
 
 /// Numbers that a machine file can omit.
-const OPTIONAL: [&str; 4] = [
+const OPTIONAL: [&str; 5] = [
     "core.parallelism",
+    "core.stores_in_flight",
     "core.flushes",
     "memory.nvm.write_line_cycles",
     "memory.dram.write_line_cycles",

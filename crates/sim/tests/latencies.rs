@@ -72,6 +72,24 @@ fn a_store_drains_in_a_cycle_once_its_line_is_there() {
 }
 
 #[test]
+fn with_one_store_in_flight_each_takes_the_first_level_and_none_is_fetched_ahead() {
+    let usual = Machine::load("micro15").unwrap();
+    let mut single = usual.clone();
+    single.core.stores_in_flight = Some(1);
+    let paths = Paths::new(&usual);
+    // Four stores to a line that the core owns, which usually take effect together.
+    let there = |machine: &Machine| Scene::lone(machine, "volatile").stores(0, &[5; 4], true);
+    assert!(there(&usual).unwrap() <= 2);
+    assert_eq!(there(&single).unwrap(), 4 * usual.l1.latency);
+    // Two lines in the shared cache.
+    let missing = |machine: &Machine| Scene::lone(machine, "volatile").stores(0, &[5, 77], false);
+    let [first, second] = [5, 77].map(|line| paths.llc_load(0, line));
+    assert_eq!(missing(&single).unwrap(), first + second + 2 * usual.l1.latency);
+    let overlapped = missing(&usual).unwrap();
+    assert!(overlapped < first.max(second) + 10, "{overlapped} of {first}, {second}");
+}
+
+#[test]
 fn a_line_that_another_core_has_written_comes_from_there() {
     for machine in machines() {
         let scene = Scene::lone(&machine, "volatile");

@@ -263,6 +263,7 @@ fn unit(table: &str, key: &str) -> &'static str {
         ("core", "rob" | "store_buffer") => "entries",
         ("core", "parallelism") => "instructions issued in 1000 cycles, at most",
         ("core", "mshrs") => "lines outstanding per core",
+        ("core", "stores_in_flight") => "stores on their way to the first level",
         ("core", "flushes") => "flushed lines on their way per core",
         ("core", "write_combining") | ("prefetch", "ahead") => "lines",
         ("prefetch", "streams") => "pages of 4 KiB",

@@ -1,4 +1,5 @@
-//! The draining of a store buffer: its head takes effect in order, one line per cycle.
+//! The draining of a store buffer: its head takes effect in order, one line per cycle, or one store
+//! at a time (`core.stores_in_flight`).
 
 use super::System;
 use crate::caches::coherence::acquire;
@@ -47,11 +48,26 @@ impl<D: Design> System<D> {
         self.store_waits(core, Reason::StoreBuffer, now);
         self.release_program(core, head.kind, now);
         if let Some(next) = self.hw.cores[core].buffer.entries.front() {
-            let free = now + u64::from(head.kind != Kind::Output);
+            let free = now + self.time_of(core, head);
             self.hw.queue.stores(next.from.max(free), core);
         } else if self.hw.cores[core].waits == Waits::Done {
             self.design.exited(&mut self.hw, core, now);
         }
+    }
+
+    /// The cycles for which the head occupies the way to the first level.
+    fn time_of(&self, core: usize, head: Entry) -> Cycle {
+        match head.kind {
+            Kind::Output => 0,
+            Kind::Store | Kind::Copy if self.sends_one_store() => {
+                self.hw.config.l1.latency * u64::from(head.count)
+            }
+            _ => 1,
+        }
+    }
+
+    fn sends_one_store(&self) -> bool {
+        self.hw.config.core.stores_in_flight() == 1
     }
 
     fn fence(&mut self, who: Waiter, kind: Kind, now: Cycle) -> Gate {
@@ -82,6 +98,7 @@ impl<D: Design> System<D> {
             return gate;
         }
         let core = who.core;
+        let is_alone = self.sends_one_store();
         let version = self.hw.dirty(core, way, head.line);
         let data = self.hw.values.version_mut(version);
         let buffer = &mut self.hw.cores[core].buffer;
@@ -99,7 +116,8 @@ impl<D: Design> System<D> {
                 next.kind.is_store() && next.line == head.line && next.from <= now
             });
             has_copy |= entry.kind == Kind::Copy;
-            if entry.kind != Kind::Part && !(D::COALESCES && joins) {
+            let coalesces = D::COALESCES && !is_alone;
+            if entry.kind != Kind::Part && !(coalesces && joins) {
                 break;
             }
         }
@@ -130,7 +148,7 @@ impl<D: Design> System<D> {
 
     /// While the head waits for its line, prefetches the lines of the stores behind it.
     fn prefetch(&mut self, who: Waiter, head: LineId, now: Cycle) {
-        let mut last = head;
+        let (mut last, mut ahead) = (head, 1);
         for at in 1..self.hw.cores[who.core].buffer.entries.len() {
             let entry = self.hw.cores[who.core].buffer.entries[at];
             if entry.from > now {
@@ -140,6 +158,10 @@ impl<D: Design> System<D> {
                 continue;
             }
             last = entry.line;
+            ahead += 1;
+            if ahead > self.hw.config.core.stores_in_flight() {
+                return;
+            }
             let caches = &self.hw.private[who.core];
             let is_ours = |way| caches.copy(way).state == State::Exclusive;
             let owned = caches.find_near(entry.line).is_some_and(is_ours);

@@ -155,13 +155,20 @@ impl Scene {
     /// Cycles that a store to `line` keeps the head of the store buffer; with `again` by a core
     /// that has written the line before.
     pub fn store(&self, core: usize, line: u64, again: bool) -> Result<Cycle, SimError> {
+        self.stores(core, &[line], again)
+    }
+
+    /// As [`store`](Scene::store), of several stores to different words.
+    pub fn stores(&self, core: usize, lines: &[u64], again: bool) -> Result<Cycle, SimError> {
+        let lines = lines.to_vec();
         let program = move |memory: &SimMemory| {
+            let places = || (0..).zip(&lines).map(|(word, line)| line_at(*line).plus(8 * word));
             if again {
-                memory.store(line_at(line), 1u64);
+                places().for_each(|at| memory.store(at, 1u64));
                 memory.drain();
             }
             memory.output(1);
-            memory.store(line_at(line), 2u64);
+            places().for_each(|at| memory.store(at, 2u64));
             memory.output(2);
         };
         self.between(core, vec![(core, Box::new(program))])
