@@ -48,7 +48,7 @@ impl<D: Design> System<D> {
         self.store_waits(core, Reason::StoreBuffer, now);
         self.release_program(core, head.kind, now);
         if let Some(next) = self.hw.cores[core].buffer.entries.front() {
-            let free = now + self.time_of(core, head);
+            let free = now + self.time_of(head);
             self.hw.queue.stores(next.from.max(free), core);
         } else if self.hw.cores[core].waits == Waits::Done {
             self.design.exited(&mut self.hw, core, now);
@@ -56,7 +56,7 @@ impl<D: Design> System<D> {
     }
 
     /// The cycles for which the head occupies the way to the first level.
-    fn time_of(&self, core: usize, head: Entry) -> Cycle {
+    fn time_of(&self, head: Entry) -> Cycle {
         match head.kind {
             Kind::Output => 0,
             Kind::Store | Kind::Copy if self.sends_one_store() => {
