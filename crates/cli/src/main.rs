@@ -20,6 +20,7 @@ use std::process::ExitCode;
 static ALLOCATOR: EndWithoutMemory = EndWithoutMemory;
 
 fn main() -> ExitCode {
+    EndWithoutMemory::hook_panics();
     if let Some(code) = compiler::run(std::env::args_os()) {
         return code;
     }
