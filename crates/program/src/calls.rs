@@ -5,10 +5,11 @@ use crate::failure::{self, refuse};
 use crate::lifecycle;
 use crate::pages::pages;
 use crate::regions;
+use crate::request::PAGE;
 use crate::runtime::{Thread, runtime};
 use crate::{stacks, threads};
 use libc::{c_char, c_int, c_void};
-use seawall_memory::Fence;
+use seawall_memory::{Fence, LINE_BYTES};
 use std::ffi::CStr;
 
 /// The functions.
@@ -155,10 +156,10 @@ extern "C" fn unmap(at: u64, bytes: usize) -> i64 {
 
 extern "C" fn sync(at: u64, bytes: usize, _flags: c_int) -> i64 {
     if let Some(thread) = simulated() {
-        for line in (at & !63..at + bytes as u64).step_by(64) {
-            if pages().known(line).is_some_and(|page| page.is_pm) {
-                events::flush(thread, line);
-            }
+        let synced = at & !(LINE_BYTES - 1)..at.saturating_add(bytes as u64);
+        for page in pages().persistent_in(synced.clone()) {
+            let lines = page.max(synced.start)..(page + PAGE).min(synced.end);
+            lines.step_by(LINE_BYTES as usize).for_each(|line| events::flush(thread, line));
         }
         thread.through(|machine| machine.fence(Fence::Drain));
     }

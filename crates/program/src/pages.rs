@@ -11,6 +11,7 @@ use crate::request::PAGE;
 use crate::runtime::{OneThread, Thread};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 const WORDS: usize = (PAGE / 8) as usize;
 const CACHED: usize = 1024;
@@ -141,6 +142,22 @@ impl Pages {
         self.persistent.borrow().clone()
     }
 
+    /// The persistent pages that are known now and have bytes of `range`, in the order of their
+    /// addresses. A range may be far longer than what is known of it.
+    pub(crate) fn persistent_in(&self, range: Range<u64>) -> Vec<u64> {
+        let (persistent, known) = (self.persistent.borrow(), self.known.borrow());
+        let numbers = range.start / PAGE..range.end.div_ceil(PAGE);
+        let count = numbers.end.saturating_sub(numbers.start);
+        if count <= persistent.len() as u64 {
+            let is_pm = |number: &u64| known.get(number).is_some_and(|page| page.is_pm);
+            return numbers.filter(is_pm).map(|number| number * PAGE).collect();
+        }
+        let is_in = |page: &u64| numbers.contains(&(page / PAGE));
+        let mut pages: Vec<u64> = persistent.iter().copied().filter(is_in).collect();
+        pages.sort_unstable();
+        pages
+    }
+
     /// A page that is known.
     pub(crate) fn known(&self, at: u64) -> Option<&'static Page> {
         self.known.borrow().get(&(at / PAGE)).copied()
@@ -152,5 +169,30 @@ impl Page {
     #[inline]
     pub(crate) fn shadow(&self, at: u64) -> &Cell<u64> {
         &self.shadow[(at % PAGE / 8) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_persistent_pages_of_a_range_are_found_however_long_it_is() {
+        let pages = Pages::default();
+        for (number, is_pm) in [(9, true), (3, true), (4, false), (5, true)] {
+            let page = Page { shadow: std::array::from_fn(|_| Cell::new(0)), is_pm };
+            pages.known.borrow_mut().insert(number, Box::leak(Box::new(page)));
+            if is_pm {
+                pages.persistent.borrow_mut().push(number * PAGE);
+            }
+        }
+        let numbers = |range: Range<u64>| -> Vec<u64> {
+            pages.persistent_in(range).into_iter().map(|page| page / PAGE).collect()
+        };
+        assert_eq!(numbers(0..u64::MAX), [3, 5, 9]);
+        assert_eq!(numbers(3 * PAGE + 64..5 * PAGE + 64), [3, 5]);
+        assert_eq!(numbers(3 * PAGE + 64..5 * PAGE), [3]);
+        assert_eq!(numbers(4 * PAGE..9 * PAGE), [5]);
+        assert_eq!(numbers(6 * PAGE..6 * PAGE), [0u64; 0]);
     }
 }
