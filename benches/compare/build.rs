@@ -14,6 +14,7 @@ const SOURCES: [&str; 8] = [
     DEFRAG,
 ];
 const DEFRAG: &str = "pmdk/defrag.c";
+const CREW: &str = "pmdk/crew.c";
 const COUNTING: &str = "pmdk/counting.c";
 
 fn main() {
@@ -32,8 +33,9 @@ fn main() {
     });
     println!("cargo:rustc-env=LIBPMEMOBJ_VERSION={}", library.version);
     build_counting();
-    build_program("CALLS_PROGRAM", "calls", &["pmdk/calls.c"]);
-    let maps = ["pmdk/maps.c"].into_iter().chain(SOURCES.into_iter().filter(|it| *it != DEFRAG));
+    build_program("CALLS_PROGRAM", "calls", &["pmdk/calls.c", CREW]);
+    let maps =
+        ["pmdk/maps.c", CREW].into_iter().chain(SOURCES.into_iter().filter(|it| *it != DEFRAG));
     build_program("MAPS_PROGRAM", "maps", &maps.collect::<Vec<_>>());
 }
 

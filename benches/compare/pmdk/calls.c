@@ -1,14 +1,15 @@
 /* Times single calls of libpmemobj: one line for each, its name and nanoseconds for one call.
  *
- *     calls POOL COUNT [NAME]
+ *     calls POOL COUNT THREADS [NAME]
  *
- * The same binary runs with either library. Each line is the median of five rounds. */
+ * The same binary runs with either library. Each thread makes COUNT calls, on objects of its own in
+ * one pool. Each line is the median of five rounds. */
 
+#include "crew.h"
 #include <libpmemobj.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define ROUNDS 5
 #define POOL_BYTES (256UL << 20)
@@ -23,32 +24,31 @@ struct element {
 	POBJ_LIST_ENTRY(struct element) links;
 };
 
-struct root {
+/* What one thread works on. */
+struct share {
 	POBJ_LIST_HEAD(list, struct element) list;
 	PMEMoid objects[4096];
 	PMEMmutex mutex;
 	PMEMrwlock rwlock;
 	uint64_t words[1024];
 	char data[64 << 10];
+	char apart[128];
+};
+
+struct root {
+	struct share shares[CREW_THREADS_MAX];
 };
 
 static PMEMobjpool *pool;
-static struct root *root;
 static PMEMoid root_oid;
-
-static uint64_t now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
+static _Thread_local struct share *own;
 
 static void add(size_t bytes, int count)
 {
 	for (int i = 0; i < count; i++) {
 		TX_BEGIN(pool) {
-			pmemobj_tx_add_range_direct(root->data, bytes);
-			root->data[i % bytes]++;
+			pmemobj_tx_add_range_direct(own->data, bytes);
+			own->data[i % bytes]++;
 		} TX_END
 	}
 }
@@ -64,7 +64,7 @@ static void add_4_ranges(int count)
 	for (int i = 0; i < count; i++) {
 		TX_BEGIN(pool) {
 			for (int range = 0; range < 4; range++) {
-				uint64_t *word = &root->words[(i + range * 37) % 1024];
+				uint64_t *word = &own->words[(i + range * 37) % 1024];
 				pmemobj_tx_add_range_direct(word, 8);
 				*word = (uint64_t)i;
 			}
@@ -91,7 +91,7 @@ static void tx_alloc_1k(int count) { tx_alloc_free(1024, count); }
 static void atomic_alloc_free(size_t bytes, int count)
 {
 	for (int i = 0; i < count; i++) {
-		PMEMoid *place = &root->objects[i % 4096];
+		PMEMoid *place = &own->objects[i % 4096];
 		if (pmemobj_alloc(pool, place, bytes, 1, NULL, NULL))
 			abort();
 		pmemobj_free(place);
@@ -106,7 +106,7 @@ static void publish(int count)
 {
 	for (int i = 0; i < count; i++) {
 		struct pobj_action actions[3];
-		PMEMoid *place = &root->objects[i % 4096];
+		PMEMoid *place = &own->objects[i % 4096];
 		PMEMoid oid = pmemobj_reserve(pool, &actions[0], 64, 1);
 		pmemobj_set_value(pool, &actions[1], &place->pool_uuid_lo, oid.pool_uuid_lo);
 		pmemobj_set_value(pool, &actions[2], &place->off, oid.off);
@@ -119,9 +119,9 @@ static void list(int count)
 {
 	for (int i = 0; i < count; i++) {
 		TOID(struct element) element;
-		element.oid = POBJ_LIST_INSERT_NEW_HEAD(pool, &root->list, links,
+		element.oid = POBJ_LIST_INSERT_NEW_HEAD(pool, &own->list, links,
 			sizeof(struct element), NULL, NULL);
-		POBJ_LIST_REMOVE_FREE(pool, &root->list, element, links);
+		POBJ_LIST_REMOVE_FREE(pool, &own->list, element, links);
 	}
 }
 
@@ -135,31 +135,31 @@ static void iterate(int count)
 static void mutex(int count)
 {
 	for (int i = 0; i < count; i++) {
-		pmemobj_mutex_lock(pool, &root->mutex);
-		pmemobj_mutex_unlock(pool, &root->mutex);
+		pmemobj_mutex_lock(pool, &own->mutex);
+		pmemobj_mutex_unlock(pool, &own->mutex);
 	}
 }
 
 static void rwlock(int count)
 {
 	for (int i = 0; i < count; i++) {
-		pmemobj_rwlock_wrlock(pool, &root->rwlock);
-		pmemobj_rwlock_unlock(pool, &root->rwlock);
+		pmemobj_rwlock_wrlock(pool, &own->rwlock);
+		pmemobj_rwlock_unlock(pool, &own->rwlock);
 	}
 }
 
 static void direct(int count)
 {
-	static volatile uint64_t sum;
+	static _Thread_local volatile uint64_t sum;
 	for (int i = 0; i < count; i++)
-		sum += (uintptr_t)pmemobj_direct(root_oid) + pmemobj_oid(root).off;
+		sum += (uintptr_t)pmemobj_direct(root_oid) + pmemobj_oid(own).off;
 }
 
 static void persist(int count)
 {
 	for (int i = 0; i < count; i++) {
-		root->words[i % 1024]++;
-		pmemobj_persist(pool, &root->words[i % 1024], 8);
+		own->words[i % 1024]++;
+		pmemobj_persist(pool, &own->words[i % 1024], 8);
 	}
 }
 
@@ -167,7 +167,7 @@ static void memcpy_4k(int count)
 {
 	static char from[4096];
 	for (int i = 0; i < count; i++)
-		pmemobj_memcpy_persist(pool, root->data + 4096 * (i % 16), from, 4096);
+		pmemobj_memcpy_persist(pool, own->data + 4096 * (i % 16), from, 4096);
 }
 
 static void empty_tx(int count)
@@ -199,42 +199,59 @@ static const struct {
 	{"memcpy-4k", memcpy_4k, 4}, {"root", root_again, 1},
 };
 
+static size_t chosen;
+static int calls;
+
+static void measure(unsigned thread)
+{
+	struct root *root = pmemobj_direct(root_oid);
+	own = &root->shares[thread];
+	CALLS[chosen].run(calls / 10 + 1);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		crew_begin();
+		CALLS[chosen].run(calls);
+		crew_end(round);
+	}
+}
+
 static int by_size(const void *one, const void *other)
 {
 	double a = *(const double *)one, b = *(const double *)other;
 	return (a > b) - (a < b);
 }
 
+static double median(void)
+{
+	double rounds[ROUNDS];
+	for (unsigned round = 0; round < ROUNDS; round++)
+		rounds[round] = crew_time(round);
+	qsort(rounds, ROUNDS, sizeof(double), by_size);
+	return rounds[ROUNDS / 2];
+}
+
 int main(int argc, char **argv)
 {
-	if (argc < 3)
+	if (argc < 4)
 		return 2;
 	int count = atoi(argv[2]);
+	unsigned threads = (unsigned)atoi(argv[3]);
 	pool = pmemobj_create(argv[1], "calls", POOL_BYTES, 0600);
 	if (pool == NULL) {
 		fprintf(stderr, "%s\n", pmemobj_errormsg());
 		return 1;
 	}
 	root_oid = pmemobj_root(pool, sizeof(struct root));
-	root = pmemobj_direct(root_oid);
 	for (int i = 0; i < 1000; i++) {
 		PMEMoid oid;
 		if (pmemobj_alloc(pool, &oid, 100, 2, NULL, NULL))
 			return 1;
 	}
-	for (size_t call = 0; call < sizeof(CALLS) / sizeof(*CALLS); call++) {
-		if (argc > 3 && strcmp(argv[3], CALLS[call].name) != 0)
+	for (chosen = 0; chosen < sizeof(CALLS) / sizeof(*CALLS); chosen++) {
+		if (argc > 4 && strcmp(argv[4], CALLS[chosen].name) != 0)
 			continue;
-		double rounds[ROUNDS];
-		int calls = count / CALLS[call].share;
-		CALLS[call].run(calls / 10 + 1);
-		for (int round = 0; round < ROUNDS; round++) {
-			uint64_t begin = now();
-			CALLS[call].run(calls);
-			rounds[round] = (double)(now() - begin) / calls;
-		}
-		qsort(rounds, ROUNDS, sizeof(double), by_size);
-		printf("%s %.1f\n", CALLS[call].name, rounds[ROUNDS / 2]);
+		calls = count / CALLS[chosen].share;
+		crew_run(threads, measure);
+		printf("%s %.1f\n", CALLS[chosen].name, median() / calls);
 	}
 	pmemobj_close(pool);
 	return 0;

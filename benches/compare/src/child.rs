@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Makes libpmem flush lines of a file on tmpfs, and libpmemobj work without libndctl.
-const ENVIRONMENT: [(&str, &str); 2] =
+pub(crate) const ENVIRONMENT: [(&str, &str); 2] =
     [("PMEM_IS_PMEM_FORCE", "1"), ("PMEMOBJ_CONF", "sds.at_create=0")];
 
 const SIGKILL: i32 = 9;

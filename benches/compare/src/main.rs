@@ -46,9 +46,11 @@ struct Args {
     /// Rounds that count
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Most threads: 2 measures with one and with two in the same rounds
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
-    threads: u8,
+    /// Most threads: 2 measures with one and with two in the same rounds. With --replacement the
+    /// numbers of threads, up to 16, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..=replacement::THREADS_MAX))]
+    threads: Vec<u64>,
     /// Keys of the maps
     #[arg(long, default_value_t = 200_000)]
     keys: usize,
@@ -102,7 +104,9 @@ fn run(args: &Args) -> Result<()> {
     }
     ensure!(args.ops > 0, "--ops 0: a round needs at least one operation");
     ensure!(args.rounds > 0, "--rounds 0: a median needs at least one round");
-    ensure!(args.keys >= 8, "--keys {}: the maps need at least 8", args.keys);
+    let most = args.threads.iter().max().copied().unwrap_or(1);
+    let keys_min = 8 * most as usize;
+    ensure!(args.keys >= keys_min, "--keys {}: the maps need at least {keys_min}", args.keys);
     let kinds = chosen(&args.only)?;
     let folder = tempfile::Builder::new().prefix("seawall-compare-").tempdir_in(&args.dir);
     let folder = folder.with_context(|| {
@@ -114,6 +118,7 @@ fn run(args: &Args) -> Result<()> {
     if args.replacement {
         return replace(args, folder.path());
     }
+    ensure!(most <= 2, "--threads {most}: more than 2 are only for --replacement");
     if args.count {
         return count(args, &kinds, folder.path());
     }
@@ -139,7 +144,7 @@ fn sizes<'a>(args: &Args, folder: &'a Path) -> Sizes<'a> {
         operations: args.ops,
         keys: if args.full { FULL_KEYS } else { args.keys },
         objects: if args.full { FULL_OBJECTS } else { FULL_OBJECTS / 10 },
-        threads: usize::from(args.threads),
+        threads: args.threads.iter().max().map_or(1, |&most| most as usize),
         is_theirs_only: args.count,
     }
 }
@@ -200,11 +205,12 @@ fn replace(args: &Args, folder: &Path) -> Result<()> {
     let host = host::Host::of(folder)?;
     host.lines().iter().for_each(|line| println!("{line}"));
     println!(
-        "medians of {} rounds in turns, each a process; {} calls, {} keys\n",
+        "medians of {} rounds in turns, each a process; {} calls a thread, {} keys in all\n",
         args.rounds, args.ops, args.keys
     );
-    let all = replacement::run(folder, args.ops, args.keys as u64, args.rounds)?;
-    println!("{}", all.table());
+    let keys = args.keys as u64;
+    let all = replacement::run(folder, &args.threads, args.ops, keys, args.rounds)?;
+    println!("{}", all.tables());
     finish(json, &host, all.records(), &[])
 }
 

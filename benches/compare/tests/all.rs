@@ -73,5 +73,6 @@ fn bad_input_is_told_with_its_remedy() {
     assert!(error_of(&["--ops", "0"]).contains("--ops 0"));
     assert!(error_of(&["--rounds", "0"]).contains("--rounds 0"));
     assert!(error_of(&["--keys", "7"]).contains("--keys 7"));
-    assert!(error_of(&["--threads", "3"]).contains("--threads"));
+    assert!(error_of(&["--threads", "3"]).contains("--replacement"));
+    assert!(error_of(&["--threads", "17", "--replacement"]).contains("--threads"));
 }

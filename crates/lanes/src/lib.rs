@@ -66,12 +66,19 @@ pub struct Lanes {
     freed: Condvar,
 }
 
+/// Lanes share no cache line, and no pair of lines that a CPU fetches together: each is another
+/// thread's.
+#[repr(align(128))]
 struct Lane {
     is_taken: AtomicBool,
     /// From `Box::into_raw`.
-    memory: *mut NativeMemory<'static>,
+    memory: *mut Apart<NativeMemory<'static>>,
     session: UnsafeCell<Option<LaneSession>>,
 }
+
+/// As for lanes.
+#[repr(align(128))]
+struct Apart<T>(T);
 
 // SAFETY: a session is used only by the thread that has set `is_taken` of its lane, and each use is
 // ordered behind the one before by that flag. It stays on no thread: it ends each use with nothing
@@ -85,7 +92,7 @@ impl Lanes {
     pub fn new(file: &'static Pool, heap: Heap) -> Lanes {
         let lane = |number| Lane {
             is_taken: AtomicBool::new(false),
-            memory: Box::into_raw(Box::new(file.memory(number))),
+            memory: Box::into_raw(Box::new(Apart(file.memory(number)))),
             session: UnsafeCell::new(None),
         };
         Lanes {
@@ -126,9 +133,10 @@ impl Lanes {
     /// The session of a lane that the caller has.
     fn join(&self, number: usize) -> LaneSession {
         // SAFETY: the memory lives as long as the lanes, and this session alone uses it.
-        let memory: &'static NativeMemory<'static> = unsafe { &*self.lanes[number].memory };
+        let memory: &'static NativeMemory<'static> = unsafe { &(*self.lanes[number].memory).0 };
         let mut session = self.heap.join(memory);
         session.share(&self.reservations);
+        session.keep_freed_run(true);
         session
     }
 

@@ -120,6 +120,7 @@ impl steps::Step for Step {
     fn run<M: Memory>(&self, session: &mut Session<'_, M>, _: u64) -> Result<(), TxError> {
         let (memory, root) = (session.memory(), session.heap().root());
         let object: Addr = memory.load(root);
+        session.keep_freed_run(true);
         match *self {
             Step::AllocInto => {
                 session.alloc_into(root, 40, &[9; 40])?;
@@ -394,6 +395,22 @@ fn no_operation_is_lost_under_any_model() {
             ];
             explore(pool(&in_place(1)), &steps, &Search::new(model), HeapFlaw::None)
                 .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
+        }
+    }
+}
+
+#[test]
+fn an_object_in_the_run_of_one_that_was_freed_before_is_as_safe_as_any() {
+    for kind in BOTH {
+        let large = Step::Replace(kind, 70_000);
+        let publish = Step::Publish { kind, bytes: 70_000, flushes: true };
+        for by_log in [false, true] {
+            for last in [large, publish].into_iter().filter(|last| !by_log || *last == large) {
+                let steps = [large, Step::Free(kind), last, Step::Store(kind)];
+                let options = HeapOptions { in_place: !by_log, ..in_place(1) };
+                explore(pool(&options), &steps, &px86(), HeapFlaw::None)
+                    .unwrap_or_else(|finding| panic!("{by_log}, {steps:?}: {finding}"));
+            }
         }
     }
 }

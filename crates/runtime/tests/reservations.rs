@@ -90,6 +90,39 @@ fn what_one_session_reserves_another_one_publishes_once() -> Result<(), HeapErro
 }
 
 #[test]
+fn a_run_that_a_session_keeps_is_its_own_until_it_gives_that_up() -> Result<(), HeapError> {
+    const BYTES: u64 = 2 * CHUNK_BYTES;
+    let options = HeapOptions {
+        bytes: 4 * CHUNK_BYTES,
+        bytes_max: 4 * CHUNK_BYTES,
+        threads: 2,
+        in_place: true,
+        ..HeapOptions::default()
+    };
+    let file = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
+    let pool = Pool::temporary(options.pm_bytes(), &file).expect("a temporary pool");
+    let heap = Heap::create(&pool.memory(0), "kept", 7, &options)?;
+    let memory = [pool.memory(0), pool.memory(1)];
+    let (mut one, mut other) = (heap.join(&memory[0]), heap.join(&memory[1]));
+    one.keep_freed_run(true);
+    let at = one.transaction(|tx| tx.alloc(BYTES))?;
+    let behind = other.transaction(|tx| tx.alloc(BYTES))?;
+    one.transaction(|tx| tx.free(at))?;
+    assert!(other.transaction(|tx| tx.alloc(BYTES)).is_err(), "it is kept");
+    assert_eq!(one.transaction(|tx| tx.alloc(BYTES))?, at, "for objects of its length");
+    one.transaction(|tx| tx.free(at))?;
+    let small = one.transaction(|tx| tx.alloc(100))?;
+    assert!(small > at && small < behind, "for others, when there is no other room");
+    one.transaction(|tx| tx.free(small))?;
+    one.give_up_space();
+    one.transaction(|tx| tx.free(behind))?;
+    assert!(other.transaction(|tx| tx.alloc(BYTES)).is_err(), "it keeps another one");
+    one.leave();
+    other.transaction(|tx| tx.alloc(BYTES))?;
+    Ok(())
+}
+
+#[test]
 fn an_opened_heap_has_no_reservations() -> Result<(), HeapError> {
     let (image, heap) = heap(1, 2);
     let mut session = heap.join(&image);

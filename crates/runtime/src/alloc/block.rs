@@ -54,6 +54,8 @@ pub(crate) struct Blocks {
     /// How often chunks had lost their owners when `adopted` was last reset.
     pub(super) orphans: u64,
     pub(crate) shelves: Shelves,
+    /// The first chunk and the length of a run that was freed last, if the session keeps it.
+    pub(super) kept: Option<(u64, u64)>,
 }
 
 impl Blocks {
@@ -64,6 +66,7 @@ impl Blocks {
             adopted: vec![0; Class::COUNT],
             orphans: 0,
             shelves: Shelves::default(),
+            kept: None,
         }
     }
 }

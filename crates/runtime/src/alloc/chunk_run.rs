@@ -23,6 +23,9 @@ pub(crate) enum Use {
 /// One chunk of so many is left for logs.
 const LOG_SHARE: u64 = 64;
 
+/// The most chunks of a run that a session keeps.
+const KEPT_MAX: u64 = 4;
+
 impl<M: Memory> Session<'_, M> {
     /// Takes a chunk for `content`, which starts with that many bytes of states, all zero.
     pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, TxError> {
@@ -69,7 +72,46 @@ impl<M: Memory> Session<'_, M> {
 
     /// Takes `length` consecutive chunks for an object.
     pub(crate) fn take_large(&mut self, length: u64) -> Result<Block, TxError> {
+        if let Some((chunk, _)) = self.blocks.kept.take_if(|kept| kept.1 == length) {
+            return Ok(self.run_block(chunk, length));
+        }
         self.take_chunks(length, Use::Objects)
+    }
+
+    fn run_block(&self, chunk: u64, length: u64) -> Block {
+        Block { at: self.heap.layout.chunk(chunk), chunk, kind: Kind::Large(length) }
+    }
+
+    /// Sets whether this session keeps the run of chunks that it freed last, of at most 256 KiB,
+    /// for its next object of that length, which it then takes without the lock that all threads
+    /// share. Others get the run when this session [leaves](Session::leave) or
+    /// [gives up its space](Session::give_up_space), so it must do either in the end. Without
+    /// effect where a defragmenter moves objects.
+    pub fn keep_freed_run(&mut self, keeps: bool) {
+        self.keeps_run = keeps && !self.heap.layout.numbers.moves;
+        if !keeps {
+            self.give_up_run();
+        }
+    }
+
+    /// Frees a run, whose entry says so already, for all threads or for this one.
+    pub(super) fn give_back_run(&mut self, chunk: u64, length: u64) {
+        if self.keeps_run && !self.is_packing && length <= KEPT_MAX {
+            self.give_up_run();
+            self.own_run(chunk, length, self.thread + 1);
+            self.blocks.kept = Some((chunk, length));
+        } else {
+            self.own_run(chunk, length, 0);
+        }
+    }
+
+    /// Frees the run that this session keeps for all threads; false if it keeps none.
+    pub(super) fn give_up_run(&mut self) -> bool {
+        let kept = self.blocks.kept.take();
+        if let Some((chunk, length)) = kept {
+            self.own_run(chunk, length, 0);
+        }
+        kept.is_some()
     }
 
     /// Takes `length` consecutive chunks.
@@ -83,7 +125,7 @@ impl<M: Memory> Session<'_, M> {
             session.own_run(chunk, length, session.thread + 1);
             Ok(chunk)
         })?;
-        Ok(Block { at: self.heap.layout.chunk(chunk), chunk, kind: Kind::Large(length) })
+        Ok(self.run_block(chunk, length))
     }
 
     pub(crate) fn own_run(&self, chunk: u64, length: u64, owner: u64) {
@@ -131,6 +173,9 @@ impl<M: Memory> Session<'_, M> {
             if let Some((chunk, found)) = self.search_run(from, to, length)? {
                 return Ok(self.found_run(chunk, found, length));
             }
+        }
+        if self.give_up_run() {
+            return self.find_run(length, purpose);
         }
         // Cycles return empty chunks; a search for them here would hold the lock for long.
         let has_grown = layout.numbers.moves && self.grow(length);

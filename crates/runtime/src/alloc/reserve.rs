@@ -14,7 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The reservations of a heap that is open: one set for all its sessions.
 #[derive(Clone, Debug, Default)]
-pub struct Reservations(Arc<Mutex<FxHashMap<Addr, Reserved>>>);
+pub struct Reservations(Arc<[Part; PARTS]>);
+
+/// The reservations in one chunk of so many are in a part of their own, as each thread reserves in
+/// chunks of its own: threads rarely meet at a lock.
+const PARTS: usize = 16;
+
+type Places = FxHashMap<Addr, Reserved>;
+
+/// Shares no pair of cache lines with another part.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Part(Mutex<Places>);
 
 #[derive(Clone, Copy, Debug)]
 struct Reserved {
@@ -24,14 +35,16 @@ struct Reserved {
 }
 
 impl Reservations {
-    fn all(&self) -> MutexGuard<'_, FxHashMap<Addr, Reserved>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Those in a chunk, with those in some others.
+    fn near(&self, chunk: u64) -> MutexGuard<'_, Places> {
+        let part = &self.0[chunk as usize % PARTS];
+        part.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of the blocks that no scan may list.
-    pub(super) fn starts(&self) -> impl Fn(Addr) -> bool + '_ {
-        let all = self.all();
-        move |at| all.contains_key(&at)
+    /// Those of the blocks of a chunk that no scan may list.
+    pub(super) fn starts_in(&self, chunk: u64) -> impl Fn(Addr) -> bool + '_ {
+        let near = self.near(chunk);
+        move |at| near.contains_key(&at)
     }
 }
 
@@ -54,7 +67,8 @@ impl<M: Memory> Session<'_, M> {
             Some(class) => self.take_small(class)?,
             None => self.take_large(bytes.div_ceil(CHUNK_BYTES))?,
         };
-        self.shared().all().insert(block.at, Reserved { block, is_published: false });
+        let reserved = Reserved { block, is_published: false };
+        self.shared().near(block.chunk).insert(block.at, reserved);
         Ok(block.at)
     }
 
@@ -67,14 +81,21 @@ impl<M: Memory> Session<'_, M> {
     /// As [`reserve`](Session::reserve).
     pub fn cancel(&mut self, at: Addr) -> Result<(), TxError> {
         let block = {
-            let mut all = self.shared().all();
-            let found = all.get(&at).filter(|reserved| !reserved.is_published);
+            let mut near = self.reserved_near(at)?;
+            let found = near.get(&at).filter(|reserved| !reserved.is_published);
             let block = found.map(|reserved| reserved.block).ok_or(TxError::NoObject { at })?;
-            all.remove(&at);
+            near.remove(&at);
             block
         };
         self.give_back(&[block]);
         Ok(())
+    }
+
+    /// The reservations among which one at `at` is.
+    fn reserved_near(&self, at: Addr) -> Result<MutexGuard<'_, Places>, TxError> {
+        let shared = self.shared();
+        let chunk = self.heap.layout.chunk_of(at).ok_or(TxError::NoObject { at })?;
+        Ok(shared.near(chunk))
     }
 
     fn shared(&self) -> &Reservations {
@@ -88,9 +109,10 @@ impl<M: Memory> Session<'_, M> {
             return;
         }
         let published = std::mem::take(&mut self.buffers.published);
-        let mut all = self.shared().all();
         for at in published {
-            all.remove(&at);
+            if let Ok(mut near) = self.reserved_near(at) {
+                near.remove(&at);
+            }
         }
     }
 
@@ -124,8 +146,8 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// As [`reserve`](Session::reserve).
     pub fn publish(&mut self, at: Addr) -> Result<(), TxError> {
         let block = {
-            let mut all = self.session.shared().all();
-            let found = all.get_mut(&at).filter(|reserved| !reserved.is_published);
+            let mut near = self.session.reserved_near(at)?;
+            let found = near.get_mut(&at).filter(|reserved| !reserved.is_published);
             let reserved = found.ok_or(TxError::NoObject { at })?;
             reserved.is_published = true;
             reserved.block

@@ -185,7 +185,7 @@ impl<M: Memory> Session<'_, M> {
         let mine = self.buffers.taken.iter().filter(|block| block.chunk == chunk);
         let taken: FxHashSet<Addr> = mine.map(|block| block.at).collect();
         let reserved = self.reservations.clone();
-        let is_reserved = reserved.as_ref().map(|reserved| reserved.starts());
+        let is_reserved = reserved.as_ref().map(|reserved| reserved.starts_in(chunk));
         for (block, state) in states.iter().enumerate().rev() {
             let at = Addr::pm(first + block as u64 * class.bytes());
             let is_free = *state == 0 && !is_reserved.as_ref().is_some_and(|is| is(at));
@@ -218,7 +218,7 @@ impl<M: Memory> Session<'_, M> {
             let is_mine = || self.memory.load::<u64>(owner) == self.thread + 1;
             self.count_freed(block.bytes());
             match block.kind {
-                Kind::Large(length) => self.own_run(block.chunk, length, 0),
+                Kind::Large(length) => self.give_back_run(block.chunk, length),
                 Kind::Small(class) if !is_in_cycle && is_mine() => {
                     self.blocks.free[class.number()].push(block.at.offset());
                 }
@@ -241,6 +241,7 @@ impl<M: Memory> Session<'_, M> {
 
     /// Gives up all chunks of this thread: others can adopt them.
     pub(crate) fn disown(&mut self) {
+        self.give_up_run();
         let Blocks { mine, shelves, .. } = std::mem::replace(&mut self.blocks, Blocks::new());
         let blocks = mine.into_iter().flat_map(|(chunks, _)| chunks);
         for chunk in blocks.chain(shelves.chunks()) {

@@ -36,6 +36,8 @@ pub struct Session<'m, M: Memory> {
     pub(crate) holds: Holds,
     /// Whether blocks are taken of the chunks that there are only.
     pub(crate) is_packing: bool,
+    /// Whether it keeps the run of chunks that it freed last.
+    pub(crate) keeps_run: bool,
     /// Space that any session has reserved, if this one shares that.
     pub(crate) reservations: Option<Reservations>,
     /// The end of the chunks when their number was last read.
@@ -106,6 +108,7 @@ impl<'m, M: Memory> Session<'m, M> {
             buffers,
             holds,
             is_packing: false,
+            keeps_run: false,
             reservations: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
@@ -143,6 +146,7 @@ impl<'m, M: Memory> Session<'m, M> {
             buffers: Buffers::default(),
             holds: Holds::default(),
             is_packing: false,
+            keeps_run: false,
             reservations: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
