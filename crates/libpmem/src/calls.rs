@@ -6,6 +6,7 @@
 use crate::files::Wanted;
 use crate::message::{self, CallError};
 use crate::ranges::{mapped, mapped_mut};
+use crate::ribbon;
 use crate::setup::{Setup, forced, hint};
 use crate::system;
 use seawall_native::{FlushKind, page_bytes, raw_fence, raw_flush, raw_sync};
@@ -86,8 +87,10 @@ pub unsafe extern "C" fn pmem_map_file(
             let made = system::map(&ready.file, ready.bytes, hint());
             let failed = |error| CallError::system(format!("map {}", path.display()), &error);
             let made = made.map_err(failed)?;
+            let pages = pages_of(made.base, ready.bytes);
+            ribbon::add(&pages);
             if made.is_sync {
-                mapped_mut().add(pages_of(made.base, ready.bytes));
+                mapped_mut().add(pages);
             }
             Ok((made.base, ready.bytes))
         })?;
@@ -113,10 +116,11 @@ pub unsafe extern "C" fn pmem_unmap(addr: *mut c_void, len: usize) -> c_int {
     guarded(-1, || {
         // Held meanwhile, so that what another thread maps at this place afterwards stays known.
         let mut ranges = mapped_mut();
+        let pages = pages_of(addr, len);
         // SAFETY: the caller vouches for the mapping.
-        let done = unsafe { system::unmap(addr, len) };
+        let done = ribbon::before(&pages, || unsafe { system::unmap(addr, len) });
         done.map_err(|error| CallError::system(format!("unmap {len} bytes"), &error))?;
-        ranges.remove(pages_of(addr, len));
+        ranges.remove(pages);
         Ok(0)
     })
 }
@@ -134,21 +138,23 @@ pub extern "C" fn pmem_is_pmem(addr: *const c_void, len: usize) -> c_int {
     })
 }
 
-/// Starts to write these bytes back.
+/// Starts to write these bytes back, or leaves that to the Ribbon.
 ///
 /// # Safety
-/// The bytes are mapped.
+/// The bytes are mapped. What `pmem_map_file` mapped stays so until the thread drains, or until
+/// `pmem_unmap`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmem_flush(addr: *const c_void, len: usize) {
-    let setup = Setup::of_process();
     // SAFETY: the caller vouches for the bytes.
-    unsafe { flush_by(setup, setup.flush, addr, len) }
+    unsafe { flush(Setup::of_process(), addr, len) }
 }
 
 /// Waits until everything that was flushed has been written back.
 #[unsafe(no_mangle)]
 pub extern "C" fn pmem_drain() {
-    raw_fence(Setup::of_process().deep);
+    if !ribbon::drain() {
+        raw_fence(Setup::of_process().deep);
+    }
 }
 
 /// [`pmem_flush`] and [`pmem_drain`].
@@ -208,6 +214,7 @@ pub unsafe extern "C" fn pmem_deep_persist(addr: *const c_void, len: usize) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmem_msync(addr: *const c_void, len: usize) -> c_int {
     guarded(-1, || {
+        ribbon::drain();
         // SAFETY: the caller vouches for the bytes.
         let done = unsafe { raw_sync(addr.cast(), len) };
         done.map_err(|error| CallError::system(format!("write {len} bytes (msync)"), &error))?;
@@ -227,12 +234,24 @@ pub extern "C" fn pmem_has_hw_drain() -> c_int {
     0
 }
 
+/// Flushes, or leaves it to the Ribbon.
+///
+/// # Safety
+/// As for [`pmem_flush`].
+#[inline]
+pub(crate) unsafe fn flush(setup: &Setup, addr: *const c_void, len: usize) {
+    if setup.ribbon.is_none() || !ribbon::flush(addr.addr(), len) {
+        // SAFETY: the caller vouches for the bytes.
+        unsafe { flush_by(setup, setup.flush, addr, len) }
+    }
+}
+
 /// Flushes by `kind`, or by page where the domain says so.
 ///
 /// # Safety
 /// The bytes are mapped.
 #[inline]
-pub(crate) unsafe fn flush_by(setup: &Setup, kind: FlushKind, addr: *const c_void, len: usize) {
+unsafe fn flush_by(setup: &Setup, kind: FlushKind, addr: *const c_void, len: usize) {
     if setup.by_page && len > 0 {
         // SAFETY: the caller vouches for the bytes.
         if let Err(error) = unsafe { raw_sync(addr.cast(), len) } {

@@ -3,7 +3,7 @@
 //! A copy flushes what it has written and waits, unless its flags say otherwise. A large one stores
 //! past the caches, which needs no flush; then only a few bytes at its two ends are flushed.
 
-use crate::calls::{flush_by, pmem_drain};
+use crate::calls::{flush, pmem_drain};
 use crate::setup::Setup;
 use seawall_native::move_flags::{NO_DRAIN, NO_FLUSH};
 use seawall_native::{RawEdges, raw_copy, raw_fill, raw_goes_past_caches};
@@ -25,9 +25,9 @@ unsafe fn written(
     if flags & NO_FLUSH == 0 {
         // SAFETY: the caller vouches for the bytes; both edges are among them.
         unsafe {
-            flush_by(setup, setup.flush, to, edges.head);
+            flush(setup, to, edges.head);
             let tail = to.byte_add(len - edges.tail);
-            flush_by(setup, setup.flush, tail, edges.tail);
+            flush(setup, tail, edges.tail);
         }
         if flags & NO_DRAIN == 0 {
             pmem_drain();

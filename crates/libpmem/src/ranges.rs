@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Ranges of addresses, none of which touch: the start of each, and its end.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges(BTreeMap<usize, usize>);
 
 static MAPPED: RwLock<Ranges> = RwLock::new(Ranges(BTreeMap::new()));

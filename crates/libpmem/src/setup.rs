@@ -7,7 +7,22 @@
 use seawall_native::{
     Cpu, DOMAIN_VARIABLE, Domain, FLUSH_VARIABLE, Flush, FlushKind, PAST_CACHES_BYTES,
 };
+use seawall_ribbon::{Mode, THREADS_MAX};
 use std::sync::OnceLock;
+
+const RIBBON_VARIABLE: &str = "SEAWALL_RIBBON";
+const FLUSHERS_VARIABLE: &str = "SEAWALL_RIBBON_FLUSHERS";
+const COUNTS_VARIABLE: &str = "SEAWALL_RIBBON_COUNTS";
+
+/// A Ribbon that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RibbonWish {
+    pub(crate) mode: Mode,
+    /// `None`: as many as suit this machine.
+    pub(crate) flushers: Option<u64>,
+    /// Says at the end of the process what was flushed where.
+    pub(crate) counts: bool,
+}
 
 /// How this process flushes and copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) by_page: bool,
     /// Bytes from which a copy goes past the caches; `None` for never.
     pub(crate) past_caches_from: Option<usize>,
+    /// `None` also where there is no flush that flushers could make.
+    pub(crate) ribbon: Option<RibbonWish>,
     /// A variable that asks for what cannot be.
     pub(crate) fault: Option<String>,
 }
@@ -67,8 +84,30 @@ impl Setup {
         let from = variable("PMEM_MOVNT_THRESHOLD").and_then(|value| value.trim().parse().ok());
         let never = is_set("PMEM_NO_MOVNT") || by_page;
         let past_caches_from = (!never).then_some(from.unwrap_or(PAST_CACHES_BYTES));
-        Setup { flush, deep, by_page, past_caches_from, fault }
+        let ribbon = ribbon(variable).unwrap_or_else(|wrong| {
+            fault = Some(wrong);
+            None
+        });
+        let ribbon = ribbon.filter(|_| flush != FlushKind::None);
+        Setup { flush, deep, by_page, past_caches_from, ribbon, fault }
     }
+}
+
+/// The Ribbon that is asked for, or what is wrong with what asks for it.
+fn ribbon(variable: impl Fn(&str) -> Option<String>) -> Result<Option<RibbonWish>, String> {
+    let text = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let Some(name) = text(RIBBON_VARIABLE) else { return Ok(None) };
+    let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.name() == name) else {
+        let valid = Mode::ALL.map(Mode::name).join(", ");
+        return Err(format!("{RIBBON_VARIABLE}={name}: no such mode of a Ribbon; valid: {valid}"));
+    };
+    let number = |text: String| match text.parse() {
+        Ok(number) if (1..=THREADS_MAX).contains(&number) => Ok(number),
+        _ => Err(format!("{FLUSHERS_VARIABLE}={text}: not possible; give 1 to {THREADS_MAX}")),
+    };
+    let flushers = text(FLUSHERS_VARIABLE).map(number).transpose()?;
+    let counts = text(COUNTS_VARIABLE).as_deref() == Some("1");
+    Ok(Some(RibbonWish { mode, flushers, counts }))
 }
 
 /// What `PMEM_IS_PMEM_FORCE` said when it was first asked for.
@@ -152,6 +191,39 @@ mod tests {
         assert_eq!(from(&[("PMEM_MOVNT_THRESHOLD", "0")]), Some(0));
         assert_eq!(from(&[("PMEM_MOVNT_THRESHOLD", "-1")]), Some(256));
         assert_eq!(from(&[("PMEM_MOVNT_THRESHOLD", "0"), ("PMEM_NO_MOVNT", "1")]), None);
+    }
+
+    #[test]
+    fn a_ribbon_is_read_with_its_flushers_where_lines_are_flushed() {
+        let ribbon = |variables: &[(&str, &str)]| setup(variables, false).ribbon;
+        assert_eq!(ribbon(&[]), None);
+        assert_eq!(ribbon(&[("SEAWALL_RIBBON", ""), ("SEAWALL_RIBBON_FLUSHERS", "2")]), None);
+        let auto = RibbonWish { mode: Mode::Auto, flushers: None, counts: false };
+        assert_eq!(ribbon(&[("SEAWALL_RIBBON", "auto")]), Some(auto));
+        let always = ("SEAWALL_RIBBON", "always");
+        let more = [always, ("SEAWALL_RIBBON_FLUSHERS", "3"), ("SEAWALL_RIBBON_COUNTS", "1")];
+        let three = RibbonWish { mode: Mode::Always, flushers: Some(3), counts: true };
+        assert_eq!(ribbon(&more), Some(three));
+        assert_eq!(ribbon(&[always, ("SEAWALL_DOMAIN", "page")]), None);
+        assert_eq!(ribbon(&[always, ("PMEM_NO_FLUSH", "1")]), None);
+    }
+
+    #[test]
+    fn a_ribbon_that_cannot_be_is_a_fault_that_names_what_can() {
+        let fault = |variables: &[(&str, &str)]| {
+            let wrong = setup(variables, false);
+            assert_eq!(wrong.ribbon, None);
+            wrong.fault.unwrap()
+        };
+        let mode = fault(&[("SEAWALL_RIBBON", "on")]);
+        assert!(mode.contains("SEAWALL_RIBBON=on"), "{mode}");
+        assert!(mode.contains("auto, always, never"), "{mode}");
+        for number in ["0", "1025", "two"] {
+            let asked = [("SEAWALL_RIBBON", "auto"), ("SEAWALL_RIBBON_FLUSHERS", number)];
+            let flushers = fault(&asked);
+            assert!(flushers.contains("SEAWALL_RIBBON_FLUSHERS="), "{flushers}");
+            assert!(flushers.contains("1 to 1024"), "{flushers}");
+        }
     }
 
     #[test]

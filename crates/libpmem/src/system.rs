@@ -1,9 +1,11 @@
 //! What the calls need of the system: mappings, space, errno, standard error.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use seawall_native::{FlushKind, RawHandles};
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr::{null_mut, without_provenance_mut};
 
@@ -70,6 +72,70 @@ pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
             0 => return Ok(()),
             libc::EINTR => {}
             number => return Err(io::Error::from_raw_os_error(number)),
+        }
+    }
+}
+
+/// Handles for lines that the program hands over to be flushed.
+pub(crate) fn handles(flush: FlushKind) -> io::Result<RawHandles> {
+    // SAFETY: `Setup` chose the instruction. Lines are all that is reached through the handles; who
+    // calls `pmem_flush` vouches for them, and `ribbon` lets none outlast its mapping.
+    unsafe { RawHandles::new(flush) }
+}
+
+/// Does `start`, whose threads run no signal handler of the program.
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call fills the set, and the second fills the other one.
+    let failed = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr())
+    };
+    let done = start();
+    if failed == 0 {
+        // SAFETY: the call above has filled it.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
+    }
+    done
+}
+
+/// Prepares for [`fence_everywhere`]; false where the system does not have it.
+pub(crate) fn can_fence_everywhere() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+}
+
+/// When it returns, each processor that runs a thread of this process has executed a full fence.
+pub(crate) fn fence_everywhere() {
+    if !membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+        let error = io::Error::last_os_error();
+        say(&format!("membarrier was there and is not any more ({error}); the program ends"));
+        std::process::abort();
+    }
+}
+
+fn membarrier(command: c_int) -> bool {
+    // SAFETY: it touches no memory of the process.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// What is to be done around forks, and at the end of the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hooks {
+    pub(crate) before_fork: extern "C" fn(),
+    pub(crate) in_parent: extern "C" fn(),
+    pub(crate) in_child: extern "C" fn(),
+    pub(crate) at_end: extern "C" fn(),
+}
+
+impl Hooks {
+    /// Has it done from now on; false where the system has no memory for that.
+    pub(crate) fn set(self) -> bool {
+        let Hooks { before_fork, in_parent, in_child, at_end } = self;
+        // SAFETY: the functions stay where they are: threads of the library keep it loaded.
+        unsafe {
+            libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) == 0
+                && libc::atexit(at_end) == 0
         }
     }
 }

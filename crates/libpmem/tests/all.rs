@@ -7,6 +7,7 @@ mod copies;
 mod files;
 mod messages;
 mod objects;
+mod ribbon;
 mod steps;
 mod support;
 mod symbols;

@@ -28,6 +28,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod access;
+mod addresses;
 mod allocator;
 mod cpu;
 mod doctor;
@@ -45,6 +46,7 @@ mod stores;
 mod wait;
 mod witness;
 
+pub use addresses::{RawHandles, RawMemory};
 pub use allocator::EndWithoutMemory;
 pub use cpu::Cpu;
 pub use doctor::Doctor;

@@ -448,7 +448,7 @@ impl Memory for NativeMemory<'_> {
 }
 
 /// The time-stamp counter of the processor.
-struct TimeStamps;
+pub(crate) struct TimeStamps;
 
 impl Clock for TimeStamps {
     #[inline]

@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["native", "runtime"]),
     ("cc", &[]),
     ("clib", &[]),
-    ("libpmem", &["native"]),
+    ("libpmem", &["memory", "native", "ribbon"]),
     ("program", &["cc", "memory", "fiber", "sim", "explore"]),
     (
         "lab",
