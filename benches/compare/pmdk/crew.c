@@ -1,8 +1,8 @@
 /*
  * The time of a step is the wall time of the slowest thread, minus the time in which another
  * process had its CPU, as in src/contender.rs. If there are more threads than CPUs, they wait for
- * each other's CPU as well: then it is the wall time from the first thread's begin to the last
- * one's end, and nothing is subtracted.
+ * each other's CPU as well, which cannot be told from that: then it is the CPU time of all threads,
+ * spread over the CPUs. It has the waits in which a thread yields, and not those in which it sleeps.
  */
 #define _GNU_SOURCE
 #include "crew.h"
@@ -20,7 +20,7 @@ static struct {
 	unsigned cpus;
 	void (*work)(unsigned thread);
 	struct span {
-		double begin, end;
+		double slow, cpu;
 	} spans[CREW_THREADS_MAX][CREW_STEPS_MAX];
 } crew;
 
@@ -81,30 +81,24 @@ crew_begin(void)
 void
 crew_end(unsigned step)
 {
-	double end = nanoseconds(CLOCK_MONOTONIC);
+	double wall = nanoseconds(CLOCK_MONOTONIC) - begun.wall;
 	struct moment now = moment();
+	double ran = wall - (now.waited - begun.waited);
 	struct span *span = &crew.spans[self][step];
-	span->begin = begun.wall;
-	span->end = end;
-	if (crew.threads <= crew.cpus) {
-		double waited = now.waited - begun.waited, cpu = now.cpu - begun.cpu;
-		double ran = end - begun.wall - waited;
-		span->end = begun.wall + (ran > cpu ? ran : cpu);
-	}
+	span->cpu = now.cpu - begun.cpu;
+	span->slow = ran > span->cpu ? ran : span->cpu;
 }
 
 double
 crew_time(unsigned step)
 {
-	double slowest = 0, first = crew.spans[0][step].begin, last = 0;
+	double slowest = 0, all = 0;
 	for (unsigned thread = 0; thread < crew.threads; thread++) {
 		const struct span *span = &crew.spans[thread][step];
-		double time = span->end - span->begin;
-		slowest = time > slowest ? time : slowest;
-		first = span->begin < first ? span->begin : first;
-		last = span->end > last ? span->end : last;
+		slowest = span->slow > slowest ? span->slow : slowest;
+		all += span->cpu;
 	}
-	return crew.threads <= crew.cpus ? slowest : last - first;
+	return crew.threads <= crew.cpus ? slowest : all / crew.cpus;
 }
 
 /* Best effort: where a thread cannot be pinned, it runs unpinned. */
