@@ -1,7 +1,7 @@
 //! Objects by ref and offset, in pools where objects move and in others.
 
 use crate::pool::OpenPool;
-use crate::status::{Failure, Status};
+use crate::status::Failure;
 use crate::tx::CallTx;
 use seawall_memory::Addr;
 use seawall_runtime::described::{Described, DescribedError};
@@ -10,13 +10,7 @@ impl From<DescribedError> for Failure {
     fn from(error: DescribedError) -> Failure {
         match error {
             DescribedError::Tx(error) => error.into(),
-            DescribedError::Unknown { name, .. } => {
-                let text = format!(
-                    "the object is of type {name}, which options.types does not name; open the \
-                     pool with all types of its objects"
-                );
-                Failure::new(Status::OtherLayout, text)
-            }
+            DescribedError::Unknown { name, .. } => Failure::unknown_type(&name),
             DescribedError::Outside { at, offset, bytes, size } => {
                 let text = no_data(at.offset(), offset, bytes).text;
                 Failure::invalid(format!("{text}, which has {size}"))
@@ -71,9 +65,10 @@ impl OpenPool {
         Ok((described, described.bytes_of(of).ok_or_else(none)?))
     }
 
-    /// Refuses more bytes than the pool has, before there is memory for them.
-    pub(crate) fn check_length(&self, bytes: u64) -> Result<(), Failure> {
-        if bytes <= self.bytes() { Ok(()) } else { Err(no_data(0, 0, bytes)) }
+    /// A place for so many bytes of an object, if the pool has them.
+    pub(crate) fn room_for(&self, (at, offset): Place, bytes: usize) -> Result<Vec<u8>, Failure> {
+        self.address(at, offset, bytes as u64)?;
+        Ok(vec![0; bytes])
     }
 
     /// Reads bytes of an object.

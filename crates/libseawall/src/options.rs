@@ -59,8 +59,8 @@ fn or(value: u64, usual: u64) -> u64 {
 fn ratios(trigger: f64, target: f64) -> Result<DefragOptions, Failure> {
     let usual = DefragOptions::default();
     let or = |given: f64, usual: f64| if given == 0.0 { usual } else { given };
-    let (trigger, target) = (or(trigger, usual.trigger), or(target, usual.target));
-    let options = DefragOptions { trigger, target: target.min(trigger.max(1.0)), ..usual };
+    let trigger = or(trigger, usual.trigger);
+    let options = DefragOptions { trigger, target: or(target, usual.target.min(trigger)), ..usual };
     options.check()?;
     Ok(options)
 }

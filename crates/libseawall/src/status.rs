@@ -57,6 +57,15 @@ impl Failure {
         Failure::invalid(format!("{what} is NULL; give the address of one"))
     }
 
+    /// An object of a type that the program has not described.
+    pub(crate) fn unknown_type(name: &str) -> Failure {
+        let text = format!(
+            "there are objects of type {name}, which options.types does not name; open the pool \
+             with all types of its objects"
+        );
+        Failure::new(Status::OtherLayout, text)
+    }
+
     /// With the name of the file in front.
     pub(crate) fn of_file(self, path: &str) -> Failure {
         Failure { text: format!("{path}: {}", self.text), ..self }
@@ -130,13 +139,7 @@ impl From<DefragError> for Failure {
     fn from(error: DefragError) -> Failure {
         match error {
             DefragError::Heap(error) => error.into(),
-            DefragError::UnknownType { name } => {
-                let text = format!(
-                    "there are objects of type {name}, which options.types does not name; open the \
-                     pool with all types of its objects"
-                );
-                Failure::new(Status::OtherLayout, text)
-            }
+            DefragError::UnknownType { name } => Failure::unknown_type(&name),
             DefragError::Ratios { trigger, target } => Failure::invalid(format!(
                 "options.defragment_at is {trigger} and defragment_to {target}; the first must be \
                  more than 1, and the second 1 to the first"

@@ -135,10 +135,9 @@ unsafe extern "C" fn sw_tx_read(
 ) -> Status {
     on_tx(tx, || {
         check_bytes(into, bytes, "the place for the data")?;
-        let mut found = vec![0; 0];
+        let mut found = Vec::new();
         in_tx(tx, |pool, tx| {
-            pool.check_length(bytes as u64)?;
-            found.resize(bytes, 0);
+            found = pool.room_for((at, offset), bytes)?;
             pool.read(tx, (at, offset), &mut found)
         })?;
         if bytes > 0 {

@@ -218,7 +218,8 @@ impl Described {
         let there = heap.types(memory).map_err(TxError::from)?;
         let shapes = type_table::shapes(heap, memory).map_err(TxError::from)?;
         for kind in &self.types {
-            let of_name: Vec<_> = there.iter().filter(|info| info.name == kind.name).collect();
+            let name = kind.name.escape_debug().to_string();
+            let of_name: Vec<_> = there.iter().filter(|info| info.name == name).collect();
             let is_same = |number| shapes.contains(&(number, kind.entry.shape));
             let Some(was) = of_name.first() else { continue };
             if !of_name.iter().any(|info| is_same(info.number)) {

@@ -87,6 +87,14 @@ fn with_one_store_in_flight_each_takes_the_first_level_and_none_is_fetched_ahead
     assert_eq!(missing(&single).unwrap(), first + second + 2 * usual.l1.latency);
     let overlapped = missing(&usual).unwrap();
     assert!(overlapped < first.max(second) + 10, "{overlapped} of {first}, {second}");
+    // With two, the second line is fetched beside the first, and the third when that is there.
+    let mut pair = usual.clone();
+    pair.core.stores_in_flight = Some(2);
+    assert_eq!(missing(&pair).unwrap(), overlapped);
+    let three =
+        |machine: &Machine| Scene::lone(machine, "volatile").stores(0, &[5, 77, 300], false);
+    let (few, all) = (three(&pair).unwrap(), three(&usual).unwrap());
+    assert!(few >= first + paths.llc_load(0, 300) && all < few, "{few}, {all}");
 }
 
 #[test]

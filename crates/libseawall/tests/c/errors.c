@@ -159,6 +159,7 @@ static void transactions(void)
     GIVES(sw_tx_write(tx, root, UINT64_MAX, "x", 1), SW_INVALID, "not in this pool");
     GIVES(sw_tx_write(tx, (sw_ref)1 << 63, 0, "x", 1), SW_INVALID, "not in this pool");
     OK(sw_tx_write(tx, root, 0, NULL, 0));
+    GIVES(sw_tx_read(tx, root, 7, &value, SIZE_MAX / 4), SW_INVALID, "at 7 behind ref");
     GIVES(sw_tx_read(tx, root, bytes - 1, &value, 2), SW_INVALID, "no data of this pool");
     GIVES(sw_tx_read(tx, root, 0, NULL, 2), SW_INVALID, "NULL");
     GIVES(sw_tx_read(tx, root, 0, &value, SIZE_MAX), SW_INVALID, "more than memory");
@@ -240,7 +241,6 @@ static void types_of_a_pool(struct sw_options options)
     GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "NULL");
     wrong = (struct sw_type){"large", 16 << 20, NULL, 0};
     GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "less than 16 MiB");
-    options.types = types;
     options.types = NULL;
     GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "options.types");
     options.types = types;
@@ -253,6 +253,8 @@ static void types_of_a_pool(struct sw_options options)
     options.defragment_at = 2;
     options.defragment_to = 0.5;
     GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "defragment_to");
+    options.defragment_to = 2.5;
+    GIVES(sw_pool_create(path, &options, &none), SW_INVALID, "1 to the first");
     options.defragment_to = 1.5;
     OK(sw_pool_create(path, &options, &pool));
     OK(sw_pool_root(pool, &root, NULL));

@@ -18,6 +18,8 @@ struct Found<'d> {
     start: Addr,
     bytes: u64,
     pointers: &'d [Place],
+    /// Whether it can move.
+    moves: bool,
 }
 
 impl<'d> Found<'d> {
@@ -54,24 +56,27 @@ impl Described {
         let (heap, memory) = (tx.session.heap, tx.session.memory);
         if at == heap.root() {
             let (bytes, pointers) = (heap.root_bytes(), self.root());
-            return Ok(Found { known: at, start: at, bytes, pointers });
+            return Ok(Found { known: at, start: at, bytes, pointers, moves: false });
         }
         let session = &*tx.session;
         let start = if writes { session.place_to_write(at) } else { session.place_to_read(at) };
         match tx.object(start) {
             Ok((block, UNTYPED)) => {
-                Ok(Found { known: at, start, bytes: block.bytes(), pointers: &[] })
+                let (bytes, pointers) = (block.bytes(), &[][..]);
+                Ok(Found { known: at, start, bytes, pointers, moves: false })
             }
             Ok((_, tag)) => {
                 let Kind { entry, pointers, .. } = self.described(tx, at, tag)?;
-                Ok(Found { known: at, start, bytes: entry.size, pointers })
+                Ok(Found { known: at, start, bytes: entry.size, pointers, moves: true })
             }
-            Err(TxError::NoObject { .. }) if self.stays(&heap, memory, at)? => {
-                // In the middle of an object: what is there has no pointers that are known.
-                let pointers = if heap.layout.is_root(at, 1) { return Err(none(at)) } else { &[] };
+            // In the middle of an object of bytes, whose pointers nobody knows; those of the root are
+            // known from its start.
+            Err(TxError::NoObject { .. })
+                if !heap.layout.is_root(at, 1) && self.stays(&heap, memory, at)? =>
+            {
                 let end = tx.session.layout().pm_bytes(tx.session.chunks());
                 let bytes = end.saturating_sub(at.offset());
-                Ok(Found { known: at, start: at, bytes, pointers })
+                Ok(Found { known: at, start: at, bytes, pointers: &[], moves: false })
             }
             Err(error) => Err(error.into()),
         }
@@ -205,21 +210,13 @@ impl Described {
         bytes: u64,
     ) -> Result<Addr, DescribedError> {
         let found = self.find(tx, at, true)?;
-        let is_typed = match tx.object(found.start) {
-            Ok((_, tag)) => tag != UNTYPED,
-            Err(_) => false,
-        };
         let (to, pointers) = found.range(offset, bytes)?;
-        if is_typed || !pointers.is_empty() {
+        if found.moves || !pointers.is_empty() {
             return Err(DescribedError::Moves { at });
         }
         check_data(tx, to, bytes)?;
         Ok(to)
     }
-}
-
-fn none(at: Addr) -> DescribedError {
-    TxError::NoObject { at }.into()
 }
 
 fn check_data<M: Memory>(tx: &Tx<'_, '_, M>, at: Addr, bytes: u64) -> Result<(), DescribedError> {

@@ -175,9 +175,7 @@ impl Epochs {
 
     /// The version in the shared cache, if it is not durable.
     fn live_in_bank(&self, hw: &Hw<Message>, slot: Slot) -> Option<Version> {
-        let entry = hw.llc.entry(slot);
-        let version = Version { core: entry.writer.into(), epoch: entry.epoch };
-        (entry.epoch != 0 && self.is_live(version.core, version.epoch)).then_some(version)
+        version_in_bank(hw, slot).filter(|version| self.is_live(version.core, version.epoch))
     }
 
     /// The version of the core with write permission, if it is not durable.
@@ -189,14 +187,12 @@ impl Epochs {
 
     /// The version in the shared cache, if it is not named durable.
     fn unnamed_in_bank(&self, hw: &Hw<Message>, slot: Slot) -> Option<Version> {
-        let entry = hw.llc.entry(slot);
-        let version = Version { core: entry.writer.into(), epoch: entry.epoch };
-        let is_unnamed = entry.epoch != 0 && entry.epoch > self.cores[version.core].named;
-        is_unnamed.then_some(version)
+        let is_unnamed = |version: &Version| version.epoch > self.cores[version.core].named;
+        version_in_bank(hw, slot).filter(is_unnamed)
     }
 
-    /// Wakes those who wait until `core`'s epochs up to `epoch` have that mark, each when it is
-    /// told.
+    /// `core`'s epochs up to `epoch` have that mark: wakes those who wait for it or less, each when
+    /// it is told.
     fn wake(
         &mut self,
         hw: &mut Hw<Message>,
@@ -206,7 +202,7 @@ impl Epochs {
         told: impl Fn(&Waiting) -> Cycle,
     ) {
         self.cores[core].waiters.retain(|waiting| {
-            let is_over = waiting.mark == mark && waiting.epoch <= epoch;
+            let is_over = waiting.mark <= mark && waiting.epoch <= epoch;
             if is_over {
                 hw.wake(waiting.who, told(waiting));
             }
@@ -367,6 +363,13 @@ impl Epochs {
         let line = slot;
         self.ask_and_wait(hw, who, old, line, now, Reason::Replacement)
     }
+}
+
+/// The version that the tag of a line in the shared cache names.
+fn version_in_bank(hw: &Hw<Message>, slot: Slot) -> Option<Version> {
+    let entry = hw.llc.entry(slot);
+    let version = Version { core: entry.writer.into(), epoch: entry.epoch };
+    (entry.epoch != 0).then_some(version)
 }
 
 impl Design for Epochs {

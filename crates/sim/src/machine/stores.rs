@@ -59,8 +59,9 @@ impl<D: Design> System<D> {
     fn time_of(&self, head: Entry) -> Cycle {
         match head.kind {
             Kind::Output => 0,
-            Kind::Store | Kind::Copy if self.sends_one_store() => {
-                self.hw.config.l1.latency * u64::from(head.count)
+            kind if kind.is_store() && self.sends_one_store() => {
+                // A part of a wider one counts with the last.
+                self.hw.config.l1.latency * u64::from(head.count.max(1))
             }
             _ => 1,
         }
@@ -98,7 +99,7 @@ impl<D: Design> System<D> {
             return gate;
         }
         let core = who.core;
-        let is_alone = self.sends_one_store();
+        let coalesces = D::COALESCES && !self.sends_one_store();
         let version = self.hw.dirty(core, way, head.line);
         let data = self.hw.values.version_mut(version);
         let buffer = &mut self.hw.cores[core].buffer;
@@ -116,7 +117,6 @@ impl<D: Design> System<D> {
                 next.kind.is_store() && next.line == head.line && next.from <= now
             });
             has_copy |= entry.kind == Kind::Copy;
-            let coalesces = D::COALESCES && !is_alone;
             if entry.kind != Kind::Part && !(coalesces && joins) {
                 break;
             }

@@ -261,11 +261,13 @@ impl Epochs {
             hw.queue.event(told, Event::Design(Message::Inform { core: on as u8 }));
         }
         self.cores[core].durable = epoch;
-        if self.bulk.is_some() {
+        let mark = if self.bulk.is_some() {
             self.await_name(hw, core, epoch, now);
+            Mark::Durable
         } else {
             self.cores[core].named = epoch;
-        }
+            Mark::Named
+        };
         // PersistCMP; from then on the banks know it by the epochs in their tags.
         hw.mesh.broadcast(core, now, &mut self.tiles);
         if self.config.invalidates && self.bulk.is_none() {
@@ -275,10 +277,7 @@ impl Epochs {
         }
         let tiles = self.tiles;
         let told = |who: &Waiting| if who.who.core == core { now } else { tiles[who.tile] };
-        self.wake(hw, core, epoch, Mark::Durable, told);
-        if self.bulk.is_none() {
-            self.wake(hw, core, epoch, Mark::Named, told);
-        }
+        self.wake(hw, core, epoch, mark, told);
         self.start_flush(hw, core, now);
     }
 }

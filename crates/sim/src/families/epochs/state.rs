@@ -27,8 +27,8 @@ impl State {
     }
 }
 
-/// What has happened to an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What has happened to an epoch; the second implies the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
     /// It is durable, and dependents may be.
     Durable,
