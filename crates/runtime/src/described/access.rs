@@ -69,8 +69,8 @@ impl Described {
                 let Kind { entry, pointers, .. } = self.described(tx, at, tag)?;
                 Ok(Found { known: at, start, bytes: entry.size, pointers, moves: true })
             }
-            // In the middle of an object of bytes, whose pointers nobody knows; those of the root are
-            // known from its start.
+            // In the middle of an object of bytes, whose pointers nobody knows; those of the root
+            // are known from its start.
             Err(TxError::NoObject { .. })
                 if !heap.layout.is_root(at, 1) && self.stays(&heap, memory, at)? =>
             {
