@@ -79,12 +79,19 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     );
     refuses(
         &["explore", "hash", "--mix", "ycsb-e"],
-        &["hash does not have its keys", "fastfair, redis"],
+        &["hash does not have its keys", "fastfair, redis-ycsb, redis"],
     );
     refuses(&["explore", "hash", "--mix", "ycsb-x"], &["ycsb-x", "ycsb-load"]);
     refuses(&["run", "hash", "--domain", "disk"], &["disk", "line", "page"]);
     refuses(&["reproduce", "s2-fig99"], &["s2-fig99", "micro15-fig11"]);
     refuses(&["reproduce", "micro15-flush", "--jobs", "0"], &["--jobs is 0", "1 to 1024"]);
+    refuses(
+        &["reproduce", "micro15-fig14", "--programs", "nowhere"],
+        &["nowhere has none of the programs", "stamp-tl2/ssca2/ssca2"],
+    );
+    let without = ["reproduce", "micro15-fig11", "--programs", "nowhere"];
+    refuses(&without, &["none of them has programs", "leave the option out"]);
+    refuses(&["reproduce", "micro15-flush", "--keep", "Cargo.toml"], &["Cargo.toml", "--keep"]);
     refuses(&["show", "machine", "micro16"], &["micro15"]);
     refuses(&["show", "design", "lbq"], &["lbpp"]);
     refuses(&["list", "desings"], &["designs"]);
@@ -382,6 +389,17 @@ fn figures_are_listed_and_printed_beside_the_papers() {
     let printed = run(0, &["reproduce", path(&figure), "--json", path(&json)]);
     assert!(printed.contains("99.00") && printed.contains("NO"), "{printed}");
     run(1, &["reproduce", path(&figure), "--strict"]);
+    let (kept, pages) = (folder.path().join("kept"), folder.path().join("pages"));
+    for already in ["0 runs were done already", "2 runs were done already"] {
+        let words = ["reproduce", path(&figure), "--keep", path(&kept), "--pages", path(&pages)];
+        let done = seawall(&words);
+        assert_eq!(String::from_utf8_lossy(&done.stdout), printed);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(said.contains(already), "{said}");
+        let page = fs::read_to_string(pages.join("tiny.md")).unwrap();
+        assert!(page.contains("(tiny-values.svg)") && page.contains("does not hold"), "{page}");
+        assert!(fs::read_to_string(pages.join("tiny-values.svg")).unwrap().contains("LB++, mean"));
+    }
     let record: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     for key in ["figure", "series", "point", "paper", "measured", "tolerance", "holds"] {
         assert!(!record[key].is_null(), "{key} in {record}");

@@ -280,7 +280,7 @@ fn an_interrupted_sweep_says_how_to_go_on_and_its_points_stay() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let refused = sweep(&[&file, "--out", text(&out)]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("another seawall sweep"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("another seawall"));
     let output = interrupt(child);
     assert_eq!(output.status.code(), Some(2));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -21,9 +21,10 @@ use seawall_sim::{
     Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, Simulation, Stalls,
 };
 use seawall_workloads::{
-    Collect, Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload, with_workload,
+    Collect, Cost, Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload,
+    with_workload,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub(crate) mod characterise;
 mod checkpointed;
 pub(crate) mod crash;
 pub(crate) mod handle;
+mod kept;
 mod ribbon;
 
 pub(crate) use ribbon::check as check_ribbon;
@@ -75,6 +77,8 @@ pub struct Point {
     pub ribbon: Option<RibbonOptions>,
     /// Defragments during the run, for workloads whose objects move.
     pub defragment: Option<DefragOptions>,
+    /// What transactions cost, of workloads whose objects move.
+    pub cost: Cost,
     /// Crashes to inject; none under a design that promises nothing.
     pub crashes: u64,
     /// A planted bug of the structure.
@@ -131,7 +135,7 @@ pub struct Cell {
 }
 
 /// What threads spent on moving objects, in per cent of the rest of their time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moving {
     /// To find out where an object is.
     pub look_up: f64,
@@ -228,6 +232,9 @@ impl Cell {
         if let Some(way) = &self.point.defragment {
             command += &format!(" --defragment {way}");
         }
+        if self.point.cost != Cost::default() {
+            command += &format!(" --cost {}", self.point.cost);
+        }
         if let Some(name) = self.point.flaw.name() {
             command += &format!(" --flaw {name}");
         }
@@ -285,11 +292,13 @@ pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabErro
         search_percent: point.search_percent.unwrap_or(W::SEARCH_PERCENT),
         mix: point.mix,
         collect: Collect::by_steps(point.defragment),
+        cost: point.cost,
         flaw: point.flaw,
     };
     setup.check()?;
     setup.check_for::<W>()?;
     setup.collect.check_for::<W>()?;
+    setup.cost.check_for::<W>()?;
     setup.flaw.check_for::<W>()?;
     let layout = W::layout(&setup);
     if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {

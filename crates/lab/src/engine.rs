@@ -1,5 +1,9 @@
-//! What all commands share: options, parallel jobs, and where the time of threads went.
+//! What all commands share: options, parallel jobs, files of what is done, and where the time of
+//! threads went.
 
+pub(crate) mod gem5;
 pub(crate) mod jobs;
+pub(crate) mod kept;
+pub(crate) mod lines;
 pub(crate) mod options;
 pub(crate) mod spent;

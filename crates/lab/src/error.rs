@@ -125,6 +125,17 @@ pub enum LabError {
         /// What is wrong with it.
         what: String,
     },
+    /// No program of a figure is in the folder.
+    #[error(
+        "--programs {folder} has none of the programs of these figures: {what}; leave the option \
+         out, or see validation/programs for the figures that have programs and their names"
+    )]
+    NoPrograms {
+        /// The folder.
+        folder: String,
+        /// What is missing.
+        what: String,
+    },
     /// The description of a figure is wrong.
     #[error("figure {name}: {what}")]
     Figure {
@@ -169,6 +180,34 @@ pub enum LabError {
     Folder {
         /// What went wrong.
         error: io::Error,
+    },
+    /// A folder or a device where results are to be kept.
+    #[error("{path} is no ordinary file, so nothing can go on from it; give another with {option}")]
+    NotAFile {
+        /// The file.
+        path: String,
+        /// The option that names it.
+        option: &'static str,
+    },
+    /// Another run keeps its results in the file.
+    #[error("another seawall is writing {path}; wait for it, or give another file with {option}")]
+    InUse {
+        /// The file.
+        path: String,
+        /// The option that names it.
+        option: &'static str,
+    },
+    /// The file has results of something else.
+    #[error("{path}, line {line}: {what}; give another file with {option}, or move this one away")]
+    OtherFile {
+        /// The file.
+        path: String,
+        /// The first line that does not belong.
+        line: usize,
+        /// What it is.
+        what: String,
+        /// The option that names it.
+        option: &'static str,
     },
     /// The thread pool cannot be made.
     #[error(

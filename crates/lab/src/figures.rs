@@ -5,11 +5,15 @@
 //! files say, how its figures run, and what people read of them.
 
 use crate::LabError;
+use crate::engine::jobs::Runner;
+use crate::engine::kept::Kept;
 use crate::engine::options::{check_jobs, default_options, once};
 use clap::Args;
 use seawall_report::{
-    Bars, Experiment, Files, Finished, Form, Group, Progress, Report, ReportError, Svg, json_lines,
+    Bars, Experiment, Files, Finished, Form, Group, Progress, Report, ReportError, ResultFile,
+    json_lines,
 };
+use seawall_runtime::defrag::DefragOptions;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +27,9 @@ mod kernels;
 mod kinds;
 mod logging;
 mod moving;
+mod page;
+mod tally;
+mod varied;
 
 pub use coalescing::{
     Coalescing, CoalescingFigure, CoalescingOptions, CoalescingRecord, CoalescingRow, CoalescingRun,
@@ -30,10 +37,14 @@ pub use coalescing::{
 pub use designs::{DesignFigure, FigureRecord, Metric, Series};
 pub use dirtiness::{DirtinessFigure, DirtinessProgram, DirtinessRecord};
 pub use fragmentation::{FragmentationFigure, FragmentationProgram, FragmentationRecord, Way};
-pub use kernels::{Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
+pub use kernels::{
+    Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, ProgramValue, RunRecord,
+};
 pub use kinds::{Figure, Figures};
 pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stated};
 pub use moving::{MovingFigure, MovingProgram, MovingRecord, MovingSeries};
+pub use tally::{Numbers, PublishedValue, Reproduced};
+pub use varied::{Varied, VariedValue};
 
 /// The figures that come with seawall: name and text.
 const FIGURES: &[(&str, &str)] = &[
@@ -49,6 +60,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("micro15-fig13", include_str!("../../../experiments/micro15-fig13.toml")),
     ("micro15-fig14", include_str!("../../../experiments/micro15-fig14.toml")),
     ("micro15-flush", include_str!("../../../experiments/micro15-flush.toml")),
+    ("tsoper21-fig11", include_str!("../../../experiments/tsoper21-fig11.toml")),
     ("hops-fig2", include_str!("../../../experiments/hops-fig2.toml")),
     ("asplos17-fig10", include_str!("../../../experiments/asplos17-fig10.toml")),
     ("hpca22-fig8", include_str!("../../../experiments/hpca22-fig8.toml")),
@@ -88,6 +100,9 @@ pub struct FigureOptions {
     /// Figures, first parts of their names (s0: all that begin with s0-), or paths of .toml files
     /// [default: all]
     pub figures: Vec<String>,
+    /// All figures, as without a name
+    #[arg(long, conflicts_with = "figures")]
+    pub all: bool,
     /// List the figures instead
     #[arg(long)]
     pub list: bool,
@@ -98,6 +113,10 @@ pub struct FigureOptions {
     /// as the papers
     #[arg(long = "full", conflicts_with = "is_quick")]
     pub is_full: bool,
+    /// Also run figures with other values of parameters that nobody published, as their files list
+    /// them: several times as long
+    #[arg(long = "varied")]
+    pub is_varied: bool,
     /// Exit with 1 if something does not hold
     #[arg(long)]
     pub strict: bool,
@@ -107,9 +126,21 @@ pub struct FigureOptions {
     /// Host threads [default: one per core]
     #[arg(long, short, value_name = "N")]
     pub jobs: Option<usize>,
+    /// Run the papers' programs again that are in this folder, compiled with `seawall cc`
+    /// [default: what they took on another day]
+    #[arg(long, value_name = "FOLDER")]
+    pub programs: Option<PathBuf>,
+    /// Keep each finished run in this file, and take those that it has: the same command again goes
+    /// on with work that was stopped
+    #[arg(long, value_name = "FILE")]
+    pub keep: Option<PathBuf>,
     /// Write a JSON record per series to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page in Markdown per figure to this folder, with a picture of the published values
+    /// and ours [if stopped: in FOLDER.partial]
+    #[arg(long, value_name = "FOLDER")]
+    pub pages: Option<PathBuf>,
     /// Draw the figures to SVG files in this folder [if stopped: in FOLDER.partial]
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
@@ -130,18 +161,25 @@ trait Kind: Sized {
     fn run(
         figures: &[&Self],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<(Vec<Self::Record>, bool), LabError>;
 
     /// True if everything was measured and is within its tolerance or bound.
     fn holds(&self, records: &[&Self::Record]) -> bool;
 
+    /// The published values that were measured, and which of them hold.
+    fn published_values(&self, records: &[&Self::Record]) -> Vec<PublishedValue>;
+
     /// What people read.
     fn to_text(&self, records: &[&Self::Record]) -> String;
 
+    /// The programs whose own runs stand beside the figure's, in Markdown; nothing if it has none.
+    fn about_programs(&self) -> String {
+        String::new()
+    }
+
     /// The plots; none of what was not measured.
-    fn plots(&self, records: &[&Self::Record]) -> Result<Vec<Svg>, ReportError>;
+    fn plots(&self, records: &[&Self::Record]) -> Result<Vec<ResultFile>, ReportError>;
 }
 
 /// What the plots of a figure are called: its name, or that of its file without folder and ending.
@@ -149,6 +187,12 @@ fn stem(figure: &str) -> Cow<'_, str> {
     let is_file = figure.ends_with(".toml");
     let stem = Path::new(figure).file_stem().filter(|_| is_file);
     stem.map_or(figure.into(), |stem| stem.to_string_lossy())
+}
+
+/// A way to move objects as published, with checks each such share of that many entries.
+fn checked_each(way: DefragOptions, share: Option<f64>, entries: u64) -> DefragOptions {
+    let steps = share.map(|share| ((share * entries as f64) as u64).max(1));
+    DefragOptions { check_steps: steps.unwrap_or(way.check_steps), ..way }
 }
 
 /// A plot of bars: ours for each program, the mean that was published, and ours.
@@ -164,7 +208,7 @@ struct MeanBars<'a> {
 }
 
 impl MeanBars<'_> {
-    fn draw(mut self) -> Result<Vec<Svg>, ReportError> {
+    fn draw(mut self) -> Result<Vec<ResultFile>, ReportError> {
         if self.published.iter().any(Option::is_some) {
             self.programs.push(("published mean".into(), self.published));
         }
@@ -183,7 +227,7 @@ impl MeanBars<'_> {
             parts: &[],
         };
         let text = bars.to_svg().map_err(ReportError::plot)?;
-        Ok(vec![Svg { file: format!("{}.svg", stem(self.figure)), text }])
+        Ok(vec![ResultFile { file: format!("{}.svg", stem(self.figure)), text }])
     }
 }
 
@@ -244,20 +288,27 @@ impl Experiment for FigureOptions {
     type Error = LabError;
 
     fn plan(&self) -> Result<FigurePlan, LabError> {
-        if self.figures.is_empty() {
-            return Ok(FigurePlan { figures: Figure::known(), options: self.clone() });
-        }
         let groups = self.figures.iter().map(|name| Figure::load_all(name));
         let groups: Vec<Vec<Figure>> = groups.collect::<Result<_, _>>()?;
-        Ok(FigurePlan { figures: groups.concat(), options: self.clone() })
+        let figures = if groups.is_empty() { Figure::known() } else { groups.concat() };
+        if let Some(folder) = &self.programs {
+            let of_kernels = figures.iter().filter_map(|figure| match figure {
+                Figure::Kernels(figure) => Some(figure),
+                _ => None,
+            });
+            kernels::find_programs(&of_kernels.collect::<Vec<_>>(), folder)?;
+        }
+        Ok(FigurePlan { figures, options: self.clone() })
     }
 
     fn files(&self, _: &FigurePlan) -> Files {
         self.figures
             .iter()
             .fold(Files::new(), |files, name| files.reads("a figure", name))
+            .makes("--keep", self.keep.as_deref())
             .results(Form::Json, &self.json)
             .results(Form::Plots, &self.plots)
+            .results(Form::Pages, &self.pages)
     }
 
     fn run(
@@ -274,6 +325,10 @@ impl Report for Figures {
         self.to_text()
     }
 
+    fn notes(&self) -> Option<String> {
+        self.taken().map(|runs| format!("{runs} runs were done already"))
+    }
+
     fn found(&self) -> bool {
         self.is_strict() && !self.hold()
     }
@@ -286,8 +341,12 @@ impl Report for Figures {
         self.lines()
     }
 
-    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
         self.draw()
+    }
+
+    fn pages(&self) -> Result<Vec<ResultFile>, ReportError> {
+        self.write_pages()
     }
 }
 

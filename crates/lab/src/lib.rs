@@ -48,7 +48,8 @@ pub use figures::{
     DirtinessRecord, Figure, FigureOptions, FigurePlan, FigureRecord, Figures, FragmentationFigure,
     FragmentationProgram, FragmentationRecord, KernelFigure, KernelFigureRecord, KernelSeries,
     LOSS_MAX, LoggingFigure, LoggingRecord, Metric, MovingFigure, MovingProgram, MovingRecord,
-    MovingSeries, Quantity, RunRecord, Series, Stated, Way,
+    MovingSeries, Numbers, ProgramValue, PublishedValue, Quantity, Reproduced, RunRecord, Series,
+    Stated, Varied, VariedValue, Way,
 };
 pub use seawall_runtime::defrag::{DefragOptions, Protocol};
 

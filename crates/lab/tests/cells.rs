@@ -1,6 +1,6 @@
 //! Small comparisons from end to end: they repeat themselves, and what is broken is caught.
 
-use seawall_lab::{CompareOptions, Comparison, Flaw, Plan, Progress, Report, RequestOptions};
+use seawall_lab::{Cell, CompareOptions, Comparison, Flaw, Plan, Progress, Report, RequestOptions};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -45,6 +45,22 @@ fn a_comparison_gives_the_same_records_again_whatever_the_number_of_jobs() {
     let first = json(&run(&options));
     assert_eq!(first, json(&run(&CompareOptions { jobs: Some(1), ..options.clone() })));
     assert_ne!(first, json(&run(&CompareOptions { seed: 2, ..options })));
+}
+
+#[test]
+fn with_cold_caches_there_is_no_warm_up_and_what_is_used_first_misses() {
+    let warm = small(&["hash"], &["volatile", "lbpp"]);
+    let cold = CompareOptions { cold: true, ..warm.clone() };
+    let named = CompareOptions { machine: "desktop:cold=true".into(), ..warm.clone() };
+    let (warm, cold, named) = (run(&warm), run(&cold), run(&named));
+    assert_eq!(json(&cold), json(&named), "the records name the machine so");
+    assert_eq!(cold.broken(), 0, "{}", cold.to_text());
+    for (warm, cold) in warm.cells.iter().zip(&cold.cells) {
+        let misses = |cell: &Cell| cell.counters.llc_misses;
+        assert!(misses(cold) > misses(warm) + 64, "{} and {}", misses(cold), misses(warm));
+    }
+    assert!(cold.records().iter().all(|record| record.warmup == 0));
+    assert!(warm.records().iter().all(|record| record.warmup > 0));
 }
 
 #[test]

@@ -16,7 +16,8 @@ use seawall_lab::run::{NativeOptions, NativeReport, RibbonMode, run_native};
 use seawall_memory::Image;
 use seawall_workloads::history::{initial_tag, tag};
 use seawall_workloads::{
-    Collect, Contents, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+    Collect, Contents, Cost, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload,
+    with_workload,
 };
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -134,6 +135,7 @@ impl Visitor for Replay<'_> {
             search_percent: self.plan.search_percent,
             mix: None,
             collect: Collect::Nobody,
+            cost: Cost::Lean,
             flaw: Flaw::None,
         };
         let layout = W::layout(&setup);

@@ -73,7 +73,7 @@ const CAUGHT: &[(&str, &[&str], u64)] = &[
     ("asap:flaw='forgets-undo'", &["I20", "G35", "H17", "A15"], 300),
     ("asap:flaw='drops-dependences'", &["H04", "D41", "H06", "I18"], 500),
     ("asap:records=1:flaw='ignores-nack'", &["I20", "G35", "H17", "A15"], 300),
-    ("bsp-naive:flaw='sends-at-once'", &["G01", "G04", "H17", "I20"], 300),
+    ("bsp-naive:flaw='ignores-order'", &["G01", "G04", "H17", "I20"], 300),
     ("bsp-naive:flaw='ignores-conflicts'", &["C09", "G09", "G39", "H05"], 500),
     ("strand:flaw='passes-barriers'", &["A07", "A16", "B03"], 300),
     ("strand:flaw='joins-one'", &["S06"], 1000),

@@ -134,7 +134,7 @@ fn a_small_figure_with_ribbons_is_run_told_and_the_same_again() {
     let [plain, with] = figures.records() else { panic!("a record for each series") };
     assert_eq!((plain.measured, plain.flushed.len()), (1.0, 0), "the baseline beside itself");
     assert!(with.measured != 1.0 && figures.hold(), "{with:?}");
-    assert_eq!(with.machine, "desktop, core.count = 6");
+    assert_eq!(with.machine, "desktop:core.count=6");
     assert!(with.flushed["level"].by_flushers > 0.0, "{with:?}");
     let told = figures.to_text();
     assert!(told.contains("  by flushers") && told.contains("core.count = 6"), "{told}");

@@ -132,7 +132,7 @@ fn compared(designs: &[&str], crashes: u64) -> Comparison {
     let options = CompareOptions {
         workloads: strings(&["ctree", "hashmap"]),
         designs: strings(designs),
-        machine: "micro15".into(),
+        machine: "desktop".into(), // stores overlap
         threads: Some(2),
         operations: 40,
         requests: RequestOptions::on_entries(64),

@@ -55,12 +55,12 @@ fn a_pool_is_compacted_while_threads_use_it() {
         let Some(program) = compile(test, "examples/queues.c", linked) else { return };
         let folder = pools();
         let pool = pool_in(&folder);
-        let done = program.run(&[&pool, "fill", "4", "3000"]);
+        let done = program.run(&[&pool, "fill", "4", "9000"]);
         assert!(done.status.success(), "{linked:?}: {}", told(&done));
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         let emptied = said.split(' ').next().and_then(|word| word.parse::<u64>().ok());
         assert!(emptied.is_some_and(|pages| pages > 50), "{linked:?}: {said}");
-        let expected = |thread| queue(if thread < 4 { 3000 } else { 0 });
+        let expected = |thread| queue(if thread < 4 { 9000 } else { 0 });
         let expected = (0..16).map(|thread| (thread, expected(thread))).collect::<BTreeMap<_, _>>();
         assert_eq!(listed(&program, &pool), expected, "{linked:?}");
         program.printed(&[&pool, "compact"]);

@@ -5,7 +5,7 @@
 //! colours come again, they have other marks.
 
 use crate::ReportError;
-use crate::experiment::Svg;
+use crate::experiment::ResultFile;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -15,8 +15,8 @@ pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 pub(crate) const GRID: RGBColor = RGBColor(222, 222, 222);
-const GREY: RGBColor = RGBColor(110, 110, 110);
-const COLOURS: [RGBColor; 6] = [
+pub(crate) const GREY: RGBColor = RGBColor(110, 110, 110);
+pub(crate) const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -111,31 +111,37 @@ pub struct Chart {
 }
 
 /// How values become pixels.
-struct Scale {
+pub(crate) struct Scale {
     is_log: bool,
     is_whole: bool,
-    low: f64,
+    pub(crate) low: f64,
     high: f64,
     from: i32,
     to: i32,
 }
 
 impl Scale {
-    fn at(&self, value: f64) -> i32 {
+    /// Even, from the least to the most.
+    pub(crate) fn linear((low, high): (f64, f64), (from, to): (i32, i32)) -> Scale {
+        Scale { is_log: false, is_whole: false, low, high, from, to }
+    }
+
+    pub(crate) fn at(&self, value: f64) -> i32 {
         let place = |value: f64| if self.is_log { value.max(1e-9).log2() } else { value };
         let (low, high) = (place(self.low), place(self.high));
         let share = (place(value) - low) / (high - low).max(1e-9);
         self.from + (share * f64::from(self.to - self.from)).round() as i32
     }
 
-    fn ticks(&self) -> Vec<f64> {
+    pub(crate) fn ticks(&self) -> Vec<f64> {
         if self.is_log {
             let (low, high) = (self.low.log2().ceil() as i32, self.high.log2().floor() as i32);
             let step = (high - low) / 8 + 1;
             return (low..=high).step_by(step as usize).map(|power| 2f64.powi(power)).collect();
         }
         let step = if self.is_whole { step(self.high).max(1.0) } else { step(self.high) };
-        (0..=(self.high / step + 1e-9) as u32).map(|tick| f64::from(tick) * step).collect()
+        let first = (self.low / step).ceil() as i32;
+        (first..=(self.high / step + 1e-9) as i32).map(|tick| f64::from(tick) * step).collect()
     }
 }
 
@@ -213,9 +219,9 @@ impl Chart {
     ///
     /// # Errors
     /// When it cannot be drawn.
-    pub fn svg(&self) -> Result<Svg, ReportError> {
+    pub fn svg(&self) -> Result<ResultFile, ReportError> {
         let text = self.to_svg().map_err(ReportError::plot)?;
-        Ok(Svg { file: format!("{}.svg", self.file), text })
+        Ok(ResultFile { file: format!("{}.svg", self.file), text })
     }
 
     fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
@@ -320,7 +326,7 @@ pub(crate) fn text(
     Ok(area.draw(&Text::new(words.to_owned(), at, style.pos(Pos::new(h_pos, v_pos))))?)
 }
 
-fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     if value.fract() == 0.0 {
         return format!("{value:.0}");
     }

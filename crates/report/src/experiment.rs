@@ -38,9 +38,9 @@ pub trait Experiment {
     ) -> Result<Self::Report, Self::Error>;
 }
 
-/// A plot, and the name of its file in a folder.
+/// A plot, or a page, and the name of its file in a folder.
 #[derive(Clone, Debug)]
-pub struct Svg {
+pub struct ResultFile {
     /// The name, with its ending.
     pub file: String,
     /// What is in it.
@@ -74,7 +74,15 @@ pub trait Report {
     ///
     /// # Errors
     /// When one cannot be drawn.
-    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
+        Ok(Vec::new())
+    }
+
+    /// The pages of a command with `--pages`, and their pictures.
+    ///
+    /// # Errors
+    /// When one cannot be drawn.
+    fn pages(&self) -> Result<Vec<ResultFile>, ReportError> {
         Ok(Vec::new())
     }
 
@@ -98,6 +106,7 @@ pub trait Report {
             Form::Html => Written::File(self.html()),
             Form::Plot => Written::File(self.plots()?.into_iter().map(|plot| plot.text).collect()),
             Form::Plots => Written::Folder(self.plots()?),
+            Form::Pages => Written::Folder(self.pages()?),
             Form::Folded => Written::File(self.folded()),
         })
     }
@@ -109,7 +118,7 @@ pub enum Written {
     /// What a file has.
     File(String),
     /// The files of a folder.
-    Folder(Vec<Svg>),
+    Folder(Vec<ResultFile>),
 }
 
 impl Written {
@@ -141,7 +150,9 @@ pub fn json_lines<R: Serialize>(records: impl IntoIterator<Item = R>) -> String 
 }
 
 /// A plot whose file is not named by the command.
-pub fn one_plot(svg: Result<String, Box<dyn std::error::Error>>) -> Result<Vec<Svg>, ReportError> {
+pub fn one_plot(
+    svg: Result<String, Box<dyn std::error::Error>>,
+) -> Result<Vec<ResultFile>, ReportError> {
     let text = svg.map_err(ReportError::plot)?;
-    Ok(vec![Svg { file: String::new(), text }])
+    Ok(vec![ResultFile { file: String::new(), text }])
 }

@@ -11,6 +11,7 @@
 
 mod bars;
 mod chart;
+mod dots;
 mod error;
 mod experiment;
 mod output;
@@ -19,8 +20,9 @@ mod table;
 
 pub use bars::{Bars, Group, TimePart};
 pub use chart::{Axis, Chart, Curve, beside};
+pub use dots::{Dot, Dots};
 pub use error::ReportError;
-pub use experiment::{Experiment, Report, Svg, Written, json_lines, one_plot};
+pub use experiment::{Experiment, Report, ResultFile, Written, json_lines, one_plot};
 pub use output::{Files, Finished, Form, Output, drop_parts, tell, write_file};
 pub use progress::Progress;
 pub use table::{plain_table, text_of};

@@ -11,6 +11,7 @@ use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// What has happened since the Ribbon was placed; all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RibbonCounts {
     /// Lines that owners put into FIFOs.
     pub pushed: u64,

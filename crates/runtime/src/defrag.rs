@@ -48,7 +48,7 @@ mod thread;
 
 pub use cycle::{Defragmenter, Step};
 pub use options::{
-    Copies, DefragCounts, DefragError, DefragOptions, DefragOptionsError, Protocol, UnknownProtocol,
+    DefragCounts, DefragError, DefragOptions, DefragOptionsError, Manner, Protocol, UnknownProtocol,
 };
 pub use purpose::Purpose;
 pub use thread::{Collector, with_collector};

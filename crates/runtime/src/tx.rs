@@ -25,6 +25,7 @@
 //! must not be stored in any other way, unless the pool was made [for that](in_place).
 
 pub(crate) mod buffers;
+pub(crate) mod changed;
 pub(crate) mod checksum;
 pub(crate) mod direct;
 mod extension;

@@ -135,6 +135,8 @@ pub(crate) mod types;
 
 pub use crate::heap::type_table::TypeInfo;
 pub use crate::persist::{Branded, Bytes, Persist};
+#[doc(hidden)]
+pub use crate::tx::changed::Changed;
 pub use ptr::{Field, Ptr};
 pub use reach::{Dangling, Reach};
 pub use seawall_derive::{Persist, PersistOfSeawall};

@@ -5,6 +5,7 @@ mod cycle;
 mod damage;
 mod described;
 mod holes;
+mod published;
 mod steps;
 mod threads;
 
@@ -125,6 +126,16 @@ pub(crate) fn made(options: &HeapOptions) -> (Image, Heap) {
     (image, heap)
 }
 
+/// A list of a few nodes on many pages.
+pub(crate) fn sparse_list() -> (Image, Heap) {
+    let (image, heap) = made(&options(8));
+    let mut thread = Thread::join(heap, &image).unwrap();
+    push(&mut thread, 0..400).unwrap();
+    retain(&mut thread, |value| value % 40 == 0).unwrap();
+    drop(thread);
+    (image, heap)
+}
+
 /// The pool after a restart.
 pub(crate) fn restarted(image: Image, options: &HeapOptions) -> (Image, Heap, Recovered) {
     let image = Image::from_pm(image.into_pm(), options.dram_bytes());
@@ -140,8 +151,9 @@ pub(crate) fn defragmenter(how: impl Into<DefragOptions>) -> Defragmenter {
     Defragmenter::of::<List<'_>>(how.into()).expect("good options")
 }
 
-/// All protocols, and those of software with copies as published.
+/// All protocols, in our form and as published.
 pub(crate) fn ways() -> impl Iterator<Item = DefragOptions> {
-    let names = ["espresso", "sfccd", "ffccd", "espresso-cached", "sfccd-cached"];
+    let names =
+        ["espresso", "sfccd", "ffccd", "espresso-published", "sfccd-published", "ffccd-published"];
     names.into_iter().map(|name| name.parse().expect("a way"))
 }

@@ -4,9 +4,9 @@
 //! that names the key and the valid values; nothing is guessed.
 
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 mod dimms;
+mod load;
 
 pub use dimms::DimmConfig;
 
@@ -19,6 +19,10 @@ pub struct Machine {
     /// Whether a comparison runs every workload by default; if false, the usual five.
     #[serde(default)]
     pub all_workloads: bool,
+    /// Runs begin with empty caches and are measured from their first operation. By default the
+    /// shared cache holds as much of memory as fits, and there is a warm-up.
+    #[serde(default)]
+    pub cold: bool,
     /// Core clock in GHz; only turns cycles into seconds.
     pub ghz: f64,
     /// The cores.
@@ -171,10 +175,15 @@ pub struct MeshConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryConfig {
-    /// Controllers: 1, 2 or 4, at the corners of the mesh; a power of two.
+    /// Controllers: 1, 2 or 4, at the corners of the mesh, or 8, of which four are between the
+    /// corners of its first and last row.
     pub controllers: usize,
     /// Banks behind each controller, a power of two.
     pub banks: usize,
+    /// Cycles for which an access keeps its bank busy, which can be fewer than it takes; `None`:
+    /// as many as it takes.
+    #[serde(default)]
+    pub bank_cycles: Option<u64>,
     /// Entries of each controller's write-pending queue.
     pub write_queue: usize,
     /// Cycles that one line keeps a controller's channel busy: its bandwidth.
@@ -257,9 +266,6 @@ pub enum MachineError {
     },
 }
 
-/// An earlier name of a machine, and its present one.
-const OLD_NAME: (&str, &str) = ("s1-i7", "memsys17-i7");
-
 /// The built-in machines: name and text.
 pub const MACHINES: &[(&str, &str)] = &[
     ("micro15", include_str!("../machines/micro15.toml")),
@@ -269,6 +275,8 @@ pub const MACHINES: &[(&str, &str)] = &[
     ("asap22", include_str!("../machines/asap22.toml")),
     ("optane24", include_str!("../machines/optane24.toml")),
     ("ffccd22", include_str!("../machines/ffccd22.toml")),
+    ("tsoper21", include_str!("../machines/tsoper21.toml")),
+    ("gem5-ruby", include_str!("../machines/gem5-ruby.toml")),
 ];
 
 impl L2Config {
@@ -290,69 +298,14 @@ impl MemoryConfig {
     pub fn nvm_write_line_cycles(&self) -> u64 {
         self.nvm.write_line_cycles.unwrap_or(self.line_cycles)
     }
+
+    /// Cycles for which an access of this latency keeps a bank busy.
+    pub fn bank_busy(&self, latency: u64) -> u64 {
+        self.bank_cycles.unwrap_or(latency)
+    }
 }
 
 impl Machine {
-    /// Loads the built-in machine or the file of this name.
-    ///
-    /// # Errors
-    /// An unknown name, an unreadable file, unknown keys, impossible values.
-    pub fn load(name: &str) -> Result<Machine, MachineError> {
-        let name = if name == OLD_NAME.0 { OLD_NAME.1 } else { name };
-        if let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) {
-            return Machine::parse(name, text);
-        }
-        let path = Path::new(name);
-        if path.extension().is_none_or(|end| end != "toml") {
-            let known: Vec<&str> = MACHINES.iter().map(|(known, _)| *known).collect();
-            return Err(MachineError::Unknown { name: name.into(), known: known.join(", ") });
-        }
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| MachineError::Read { path: name.into(), source })?;
-        Machine::parse(name, &text)
-    }
-
-    /// Parses a machine; `name` appears in messages.
-    ///
-    /// # Errors
-    /// See [`load`](Machine::load).
-    pub fn parse(name: &str, text: &str) -> Result<Machine, MachineError> {
-        let machine: Machine = toml::from_str(text)
-            .map_err(|source| MachineError::Parse { name: name.into(), source: source.into() })?;
-        machine.check().map_err(|what| MachineError::Invalid { name: name.into(), what })?;
-        Ok(machine)
-    }
-
-    /// Returns the machine with the `settings` changed, each a key with its table as in
-    /// `core.count` or `memory.nvm.write`. If the number of cores changes and the rows of the mesh
-    /// do not, the mesh becomes as square as the number permits (one row stays one row). `name`
-    /// appears in messages.
-    ///
-    /// # Errors
-    /// A key that a machine does not have, a value of the wrong type, or an invalid machine.
-    pub fn with(
-        &self,
-        name: &str,
-        settings: &[(String, toml::Value)],
-    ) -> Result<Machine, MachineError> {
-        let invalid = |what: String| MachineError::Invalid { name: name.into(), what };
-        let mut table = toml::Table::try_from(self).map_err(|error| invalid(error.to_string()))?;
-        for (path, value) in settings {
-            set(&mut table, path, value).map_err(invalid)?;
-        }
-        let mut machine: Machine = table.try_into().map_err(|source| MachineError::Parse {
-            name: name.into(),
-            source: Box::new(source),
-        })?;
-        let is_one_row = self.mesh.rows == 1 && rows_of_a_square(self.core.count) > 1;
-        let keeps_mesh = is_one_row || settings.iter().any(|(path, _)| path == "mesh.rows");
-        if machine.core.count != self.core.count && !keeps_mesh {
-            machine.mesh.rows = rows_of_a_square(machine.core.count);
-        }
-        machine.check().map_err(invalid)?;
-        Ok(machine)
-    }
-
     /// The number of sets of one L1 cache.
     pub fn l1_sets(&self) -> usize {
         self.l1.kib * 1024 / 64 / self.l1.ways.max(1)
@@ -366,6 +319,15 @@ impl Machine {
     /// The number of columns of the mesh.
     pub fn columns(&self) -> usize {
         self.core.count / self.mesh.rows
+    }
+
+    /// The tile of each memory controller: the corners of the mesh, then the first and the last row
+    /// from the left in turns, and from the start again if these have no more tiles.
+    pub fn controller_tiles(&self) -> Vec<usize> {
+        let (tiles, columns) = (self.core.count, self.columns());
+        let corners = [0, tiles - 1, columns - 1, tiles - columns];
+        let between = (1..columns.saturating_sub(1)).flat_map(|x| [x, tiles - columns + x]);
+        corners.into_iter().chain(between).cycle().take(self.memory.controllers).collect()
     }
 
     fn check(&self) -> Result<(), String> {
@@ -404,10 +366,11 @@ impl Machine {
         within("mesh.flit_bytes", self.mesh.flit_bytes, 2, 4096)?;
         within("mesh.router_latency", self.mesh.router_latency, 0, 1000)?;
         within("mesh.link_latency", self.mesh.link_latency, 0, 1000)?;
-        within("memory.controllers", self.memory.controllers as u64, 1, 4)?;
+        within("memory.controllers", self.memory.controllers as u64, 1, 8)?;
         power("memory.controllers", self.memory.controllers)?;
         within("memory.banks", self.memory.banks as u64, 1, 256)?;
         power("memory.banks", self.memory.banks)?;
+        within("memory.bank_cycles", self.memory.bank_busy(1), 1, 1_000_000)?;
         within("memory.write_queue", self.memory.write_queue as u64, 1, 4096)?;
         within("memory.line_cycles", self.memory.line_cycles, 1, 100_000)?;
         within("memory.post", self.memory.post, 0, 100_000)?;
@@ -429,54 +392,6 @@ impl Machine {
         }
         Ok(())
     }
-}
-
-/// Numbers that a machine file can omit.
-const OPTIONAL: [&str; 5] = [
-    "core.parallelism",
-    "core.stores_in_flight",
-    "core.flushes",
-    "memory.nvm.write_line_cycles",
-    "memory.dram.write_line_cycles",
-];
-
-/// Replaces the value at `path`, which must be present or be an optional one.
-fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {
-    let (mut table, mut rest) = (table, path);
-    loop {
-        let (key, inner) = rest.split_once('.').map_or((rest, None), |(k, rest)| (k, Some(rest)));
-        let (is_optional, before) = (OPTIONAL.contains(&path), &path[..path.len() - rest.len()]);
-        let optional = OPTIONAL.iter().filter_map(|path| path.strip_prefix(before));
-        let optional = optional.filter(|key| !key.contains('.') && !table.contains_key(*key));
-        let known: Vec<String> =
-            table.keys().map(String::as_str).chain(optional).map(String::from).collect();
-        if is_optional && inner.is_none() {
-            table.insert(key.to_owned(), value.clone());
-            return Ok(());
-        }
-        match (table.get_mut(key), inner) {
-            (Some(toml::Value::Table(next)), Some(inner)) => (table, rest) = (next, inner),
-            (Some(found), None) if !found.is_table() => {
-                *found = value.clone();
-                return Ok(());
-            }
-            _ => {
-                return Err(format!(
-                    "there is no number {path} to change; at '{key}' there are {}",
-                    known.join(", ")
-                ));
-            }
-        }
-    }
-}
-
-/// The rows of the most square mesh of `tiles` tiles that is not higher than wide.
-fn rows_of_a_square(tiles: usize) -> usize {
-    (1..=tiles)
-        .take_while(|rows| rows * rows <= tiles)
-        .filter(|n| tiles.is_multiple_of(*n))
-        .last()
-        .unwrap_or(1)
 }
 
 fn power(key: &str, value: usize) -> Result<(), String> {
@@ -507,36 +422,13 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_with_other_numbers_is_one_and_its_mesh_is_as_square_as_can_be() {
-        let machine = Machine::load("micro15").unwrap();
-        let with = |path: &str, value: i64| machine.with("test", &[(path.into(), value.into())]);
-        for (cores, rows) in [(1, 1), (2, 1), (7, 1), (8, 2), (16, 4), (32, 4), (64, 8)] {
-            let other = with("core.count", cores).unwrap();
-            assert_eq!((other.core.count as i64, other.mesh.rows), (cores, rows));
-        }
-        for (name, _) in MACHINES {
-            let machine = Machine::load(name).unwrap();
-            assert_eq!(machine.with(name, &[]).unwrap(), machine);
-            let cores = |count: i64| [("core.count".to_owned(), count.into())];
-            let (rows, count) = (machine.mesh.rows, machine.core.count as i64);
-            let back = machine.with(name, &cores(6)).unwrap().with(name, &cores(count)).unwrap();
-            assert_eq!(back.mesh.rows, rows, "{name}");
-        }
-        assert_eq!(with("memory.nvm.write", 7).unwrap().memory.nvm.write, 7);
-        assert_eq!(machine.core.parallelism, None);
-        let narrow = with("core.parallelism", 1500).unwrap();
-        assert_eq!(narrow.core.parallelism, Some(1500));
-        let again = narrow.with("test", &[("core.parallelism".into(), 900.into())]).unwrap();
-        assert_eq!(again.core.parallelism, Some(900));
-        let error = |path: &str, value: i64| with(path, value).unwrap_err().to_string();
-        assert!(error("core.counts", 1).contains("count, "), "{}", error("core.counts", 1));
-        assert!(error("core.counts", 1).contains("parallelism"));
-        assert!(error("core.parallelism", 1).contains("give 50 to 16000"));
-        assert!(error("core.parallelism.x", 1).contains("core.parallelism.x"));
-        assert!(error("core", 1).contains("no number core"));
-        assert!(error("cores.count", 1).contains("core, "));
-        assert!(error("core.count", 65).contains("give 1 to 64"));
-        assert!(error("llc.banks", -1).contains("-1"));
+    fn eight_controllers_are_at_the_corners_and_between_those_of_the_first_and_last_row() {
+        let tiles = |name: &str| Machine::load(name).unwrap().controller_tiles();
+        assert_eq!(tiles("tsoper21"), [0, 7, 3, 4, 1, 5, 2, 6], "each tile of two rows has one");
+        assert_eq!(tiles("micro15"), [0, 31, 7, 24]);
+        let lone = Machine::load("micro15").unwrap();
+        let lone = lone.with("lone", &[("core.count".into(), 1.into())]).unwrap();
+        assert_eq!(lone.controller_tiles(), [0; 4]);
     }
 
     fn broken(from: &str, to: &str) -> String {

@@ -284,7 +284,8 @@ pub(crate) struct Core {
     retire_reason: Reason,
     retire_site: u32,
     issued: u32,
-    number: u64,
+    /// The instructions that it has issued.
+    pub(crate) number: u64,
     /// Outstanding loads that retire later than all loads before them.
     loads: VecDeque<Outstanding>,
     /// The clock and the instruction at which the first of them must be examined.
@@ -514,7 +515,7 @@ mod tests {
     fn instructions_issue_at_the_width_of_the_core() {
         let mut core = core();
         core.work(400);
-        assert_eq!(core.clock, 100);
+        assert_eq!((core.clock, core.number), (100, 400));
     }
 
     #[test]

@@ -9,10 +9,12 @@
 use crate::caches::private::Way;
 use crate::caches::shared::Slot;
 use crate::core::Waiter;
+use crate::hw::writes::Arriving;
 use crate::hw::{Gate, Hw, Request, Token};
+use crate::memory::controller::{Late, Written};
 use crate::memory::versions::LineData;
 use crate::noc::mesh::Tile;
-use crate::relocation::{Arriving, Late, Lookup, Walk};
+use crate::relocation::{Lookup, Walk};
 use crate::{Cycle, LineId};
 use seawall_memory::Addr;
 use seawall_memory::relocation::{Forwarding, Relocation};
@@ -38,6 +40,8 @@ pub(crate) trait Design: Sized {
     /// Has a [relocation unit](seawall_memory::relocation::RelocationUnit): its controllers record
     /// which lines of copies have persisted. If false, programs copy in software.
     const RELOCATES: bool = false;
+    /// Controllers ask the design before they take a write.
+    const SEES_ARRIVALS: bool = Self::RELOCATES;
     /// Persistent memory is written only by what the design sends: a dirty persistent line that
     /// leaves the shared cache is dropped.
     const DROPS_EVICTIONS: bool = false;
@@ -155,19 +159,13 @@ pub(crate) trait Design: Sized {
     }
 
     /// A write has arrived at the controller on tile `from` and takes its place in the order of the
-    /// queue, which accepts it at `accepted`.
-    fn arrived(&mut self, hw: &mut Hw<Self::Message>, token: Token, from: Tile, accepted: Cycle) {}
+    /// queue.
+    fn arrived(&mut self, hw: &mut Hw<Self::Message>, token: Token, from: Tile, written: Written) {}
 
-    /// A write reaches its controller. Returns how much later than usual it is accepted, or `None`
-    /// if it must come again one cycle later. Called only if the design
-    /// [relocates](Design::RELOCATES).
-    fn arriving(
-        &mut self,
-        hw: &mut Hw<Self::Message>,
-        write: &Arriving,
-        now: Cycle,
-    ) -> Option<Late> {
-        Some(Late::default())
+    /// A write reaches its controller. Called only if the design
+    /// [sees that](Design::SEES_ARRIVALS).
+    fn arriving(&mut self, hw: &mut Hw<Self::Message>, write: &Arriving, now: Cycle) -> Arrival {
+        Arrival::USUAL
     }
 
     /// The write of the last call of [`arriving`](Design::arriving) contains bytes of a copy and
@@ -245,4 +243,20 @@ impl Store {
         let word = &mut data[usize::from(self.word % 8)];
         *word = *word & !self.mask | self.value & self.mask;
     }
+}
+
+/// What becomes of a write that reaches its controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The controller takes it.
+    Taken(Late),
+    /// It comes again one cycle later.
+    Again,
+    /// It waits until the design lets it [come again](Hw::comes_again).
+    Held,
+}
+
+impl Arrival {
+    /// It is taken as usual.
+    pub(crate) const USUAL: Arrival = Arrival::Taken(Late { by: 0, floor: 0 });
 }

@@ -240,13 +240,16 @@ mod tests {
         let text = refusal("lb3");
         assert!(text.starts_with("no design 'lb3'; known: volatile (ideal), strict"), "{text}");
         let text = refusal("clwb:adrr=true");
-        assert_eq!(text, "design clwb: no parameter 'adrr'; known: adr, invalidating, flaw");
+        assert_eq!(
+            text,
+            "design clwb: no parameter 'adrr'; known: adr, invalidating, serial, flaw"
+        );
         assert_eq!(refusal("ideal:x=1"), "design ideal: no parameter 'x'; it has no parameters");
     }
 
     #[test]
     fn a_part_that_is_empty_or_has_no_value_is_refused() {
-        let known = "is not of the form key=value; known: adr, invalidating, flaw";
+        let known = "is not of the form key=value; known: adr, invalidating, serial, flaw";
         for part in ["", "adr", "=true", " "] {
             assert_eq!(refusal(&format!("clwb:{part}")), format!("design clwb: '{part}' {known}"));
         }

@@ -20,7 +20,7 @@ use seawall_memory::LINE_BYTES;
 use std::ops::Range;
 
 mod flushes;
-mod writes;
+pub(crate) mod writes;
 
 /// A design's answer to a request for permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub(crate) struct Hw<M> {
     /// Whether dirty persistent lines that leave the shared cache are dropped instead of written.
     drops_evictions: bool,
     bank_tiles: Vec<u8>,
-    corners: [Tile; 4],
+    controller_tiles: Vec<Tile>,
 }
 
 /// What persists on a machine, and when.
@@ -136,7 +136,7 @@ impl Lines {
 impl<M: Copy> Hw<M> {
     pub(crate) fn new(machine: &Machine, cells: Vec<LineData>, persistence: Persistence) -> Self {
         let Persistence { program_lines, pm_lines, grows, adr, drops_evictions } = persistence;
-        let (tiles, columns) = (machine.core.count, machine.columns());
+        let tiles = machine.core.count;
         let lines = cells.len() as LineId;
         let addresses = if grows { 0..0 } else { LINE_BYTES..u64::from(lines) * LINE_BYTES };
         Hw {
@@ -163,7 +163,7 @@ impl<M: Copy> Hw<M> {
             },
             drops_evictions,
             bank_tiles: (0..machine.llc.banks).map(|bank| (bank % tiles) as u8).collect(),
-            corners: [0, tiles - 1, columns - 1, tiles - columns],
+            controller_tiles: machine.controller_tiles(),
             config: machine.clone(),
         }
     }
@@ -172,6 +172,7 @@ impl<M: Copy> Hw<M> {
     pub(crate) fn all_counters(&self) -> Counters {
         let dimms = self.memory.dimm_traffic();
         Counters {
+            instructions: self.cores.iter().map(|core| core.number).sum(),
             flit_hops: self.mesh.flit_hops,
             xplines_read: dimms.media_reads,
             xplines_written: dimms.media_writes,
@@ -201,13 +202,13 @@ impl<M: Copy> Hw<M> {
     /// The tile of a line's memory controller.
     #[inline]
     pub(crate) fn memory_tile(&self, line: LineId) -> Tile {
-        self.corners[self.memory.home(line)]
+        self.controller_tiles[self.memory.home(line)]
     }
 
     /// The tile of a memory controller.
     #[inline]
     pub(crate) fn controller_tile(&self, controller: usize) -> Tile {
-        self.corners[controller]
+        self.controller_tiles[controller]
     }
 
     /// The value of `line` in memory, including all writes that have been sent.

@@ -5,7 +5,6 @@
 //! drains in turns of its own. So the order of everything that one core can see of another is
 //! exact.
 
-use crate::core::write_combining::Origin;
 use crate::core::{Core, Kind, Waiter, Waits};
 use crate::design::Design;
 use crate::engine::counters::Reason;
@@ -28,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trace::Trace;
 
+mod arrivals;
 mod front;
 mod hosted;
 mod locked;
@@ -211,21 +211,8 @@ impl<D: Design> System<D> {
     fn happen(&mut self, event: Event<D::Message>, now: Cycle) {
         match event {
             Event::WriteArrives { number, tile, token, origin } => {
-                let line = self.hw.memory.line_of(number);
-                let Some(written) = self.accept(number, now) else {
-                    return self.hw.queue.event(now + 1, event);
-                };
-                let from = self.hw.memory_tile(line);
-                if origin != Origin::CACHE {
-                    let back = self.hw.mesh.control(from, origin.0.into(), written.accepted);
-                    self.hw.queue.event(back, Event::Taken { core: origin.0 });
-                }
-                if token != crate::hw::Token::NONE {
-                    self.design.arrived(&mut self.hw, token, from, written.accepted);
-                    let from = from as u8;
-                    let event = Event::WriteDurable { from, tile, token };
-                    self.hw.queue.event(written.durable, event);
-                }
+                let write = self.hw.arriving(number, tile, token, origin);
+                self.arrives(write, now);
             }
             Event::WriteDurable { from, tile, token } => {
                 let back = self.hw.mesh.control(from.into(), tile.into(), now);

@@ -1,27 +1,7 @@
 //! Messages between relocation hardware and the machine around it (FFCCD, ISCA'22).
 
-use crate::{Cycle, LineId};
+use crate::Cycle;
 use seawall_memory::{Addr, LINE_BYTES};
-
-/// A write that reaches its controller.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arriving {
-    /// The write's number; later writes have higher ones.
-    pub(crate) number: u64,
-    /// The line that it writes.
-    pub(crate) line: LineId,
-    /// Whether it takes bytes of a copy to memory.
-    pub(crate) has_copy: bool,
-}
-
-/// How much later than usual a write is accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Late {
-    /// The delay in cycles.
-    pub(crate) by: Cycle,
-    /// The earliest cycle.
-    pub(crate) floor: Cycle,
-}
 
 /// The answer of a core's lookup hardware for one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,7 +65,7 @@ impl<'a> Simulation<'a> {
             machine,
             design,
             contents,
-            warm: true,
+            warm: !machine.cold,
             has_profile: false,
             observer: Rc::new(RefCell::new(Nobody)),
             stop: Arc::default(),
@@ -74,7 +74,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Starts with empty caches. By default the shared cache starts with as much of memory as fits.
+    /// Starts with empty caches, as all runs of a machine with [`cold`](Machine::cold) do. By
+    /// default the shared cache starts with as much of memory as fits.
     #[must_use]
     pub fn cold(mut self) -> Self {
         self.warm = false;

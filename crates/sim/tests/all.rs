@@ -20,5 +20,6 @@ mod persists;
 mod profile;
 mod programs;
 mod shapes;
+mod strands;
 mod values;
 mod watched;

@@ -32,7 +32,7 @@ fn memory_lines(paths: &Paths, machine: &Machine, controllers: usize) -> Lines {
 fn controllers_take_lines_at_the_pace_of_their_channels_or_banks() {
     let machine = Machine::load("micro15").unwrap();
     let mut slow = machine.clone();
-    slow.memory.nvm.write = 1000;
+    (slow.memory.nvm.write, slow.memory.bank_cycles) = (1000, None);
     // Enough entries that no bank idles while others are waited for.
     slow.memory.write_queue = 1024;
     for machine in [machine, slow] {
@@ -40,7 +40,7 @@ fn controllers_take_lines_at_the_pace_of_their_channels_or_banks() {
         for controllers in [1, 4] {
             let lines = memory_lines(&paths, &machine, controllers);
             let expected = paths.write_pace(controllers);
-            for cores in [8, 32] {
+            for cores in [16, 32] {
                 let found = scene(&machine, "clwb").pace(cores, &lines, Work::Persist).unwrap();
                 assert_near(found, expected, 3.0, &format!("{controllers} controllers, {cores}"));
             }
@@ -52,7 +52,7 @@ fn controllers_take_lines_at_the_pace_of_their_channels_or_banks() {
 fn controllers_give_lines_at_the_pace_of_their_channels_or_banks() {
     let machine = Machine::load("micro15").unwrap();
     let mut slow = machine.clone();
-    slow.memory.nvm.read = 1000;
+    (slow.memory.nvm.read, slow.memory.bank_cycles) = (1000, None);
     for machine in [machine, slow] {
         let paths = Paths::new(&machine);
         for controllers in [1, 4] {

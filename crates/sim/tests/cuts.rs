@@ -1,7 +1,7 @@
 //! After a crash and the hardware's recovery, buffered strict persistency leaves a consistent cut
 //! of the run, for programs without persistency instructions.
 
-use crate::persistency::{levels, tiny};
+use crate::persistency::{levels, one_by_one, tiny};
 use crate::programs::{lock, unlock};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -73,7 +73,7 @@ fn every_crash_leaves_a_consistent_cut_and_the_state_of_each_processor_at_it() {
         "bsp-lbpp:stores=30:records=3:buffers=2",
         "bsp-lbpp:stores=30:adr=true",
     ] {
-        for machine in [tiny(), desktop.clone(), levels(false), levels(true)] {
+        for machine in [tiny(), one_by_one(), desktop.clone(), levels(false), levels(true)] {
             let crashes =
                 |seed| run(design, &machine, seed).unwrap_or_else(|what| panic!("{what}"));
             let crashes: u64 = (0..crate::persistency::runs() / 5).map(crashes).sum();

@@ -1,8 +1,8 @@
 //! A lone request takes the sum of its path: every expectation is computed from the machine file.
 
-use seawall_memory::Addr;
-use seawall_sim::Machine;
+use seawall_memory::{Addr, MemoryExt};
 use seawall_sim::validation::{Lines, Paths, Scene};
+use seawall_sim::{Machine, SimMemory};
 
 fn machines() -> Vec<Machine> {
     ["micro15", "desktop"].map(|name| Machine::load(name).unwrap()).into()
@@ -56,26 +56,26 @@ fn a_load_that_misses_everywhere_takes_the_read_of_its_device_besides() {
 }
 
 #[test]
-fn a_store_drains_in_a_cycle_once_its_line_is_there() {
+fn a_store_takes_its_own_time_once_its_line_is_there() {
     for machine in machines() {
         let scene = Scene::lone(&machine, "volatile");
         let paths = Paths::new(&machine);
         for line in LINES {
-            assert_eq!(scene.store(0, line, true).unwrap(), 1, "line {line}");
-            let expected = paths.llc_load(0, line) + 1;
+            assert_eq!(scene.store(0, line, true).unwrap(), paths.own_store(), "line {line}");
+            let expected = paths.llc_load(0, line) + paths.own_store();
             assert_eq!(scene.store(0, line, false).unwrap(), expected, "line {line}");
         }
         let cold = scene.cold();
-        let expected = paths.memory_load(0, 77, machine.memory.nvm.read) + 1;
+        let expected = paths.memory_load(0, 77, machine.memory.nvm.read) + paths.own_store();
         assert_eq!(cold.store(0, 77, false).unwrap(), expected);
     }
 }
 
 #[test]
 fn with_one_store_in_flight_each_takes_the_first_level_and_none_is_fetched_ahead() {
-    let usual = Machine::load("micro15").unwrap();
-    let mut single = usual.clone();
-    single.core.stores_in_flight = Some(1);
+    let single = Machine::load("micro15").unwrap();
+    let mut usual = single.clone();
+    usual.core.stores_in_flight = None;
     let paths = Paths::new(&usual);
     // Four stores to a line that the core owns, which usually take effect together.
     let there = |machine: &Machine| Scene::lone(machine, "volatile").stores(0, &[5; 4], true);
@@ -122,11 +122,11 @@ fn a_shared_line_may_be_written_when_the_last_sharer_has_given_it_up() {
     let core = 10;
     let line = (1..2048).find(|line| paths.home(*line) == core).unwrap();
     for others in [&[14usize][..], &[14, 9], &[14, 9, 2], &[14, 9, 2, 26]] {
-        let expected = paths.upgrade(core, line, others) + 1;
+        let expected = paths.upgrade(core, line, others) + paths.own_store();
         assert_eq!(scene.upgrade(core, line, others).unwrap(), expected, "{others:?}");
     }
     let all: Vec<usize> = (0..32).filter(|other| *other != core).collect();
-    let alone = paths.upgrade(core, line, &all) + 1;
+    let alone = paths.upgrade(core, line, &all) + paths.own_store();
     let found = scene.upgrade(core, line, &all).unwrap();
     assert!((alone..alone + 31).contains(&found), "{found} with 31 sharers, {alone} alone");
 }
@@ -146,13 +146,55 @@ fn a_flush_and_a_fence_take_the_way_to_memory_and_back_with_the_write_only_witho
 }
 
 #[test]
+fn a_serial_flush_begins_when_the_one_before_it_is_durable() {
+    for machine in machines() {
+        let paths = Paths::new(&machine);
+        let path = |line: &u64| paths.persist(0, *line, false);
+        let [sum, longest] =
+            [LINES.iter().map(path).sum::<u64>(), LINES.iter().map(path).max().unwrap()];
+        let of = |design| Scene::lone(&machine, design).persist(0, &LINES).unwrap();
+        assert!(of("clwb:serial=true") >= sum, "{} of {sum}", of("clwb:serial=true"));
+        assert!(of("clwb") < 2 * longest, "{} of {longest}", of("clwb"));
+        let both = of("clwb:serial=true:invalidating=true");
+        assert!(both >= sum, "{both} of {sum}");
+    }
+}
+
+#[test]
+fn stores_that_are_written_through_are_on_their_way_together_and_each_behind_the_one_before() {
+    let machine = Machine::load("micro15").unwrap();
+    let paths = Paths::new(&machine);
+    let all: Vec<u64> = (1..17).collect();
+    let alone = all.iter().map(|line| paths.persist(0, *line, false)).max().unwrap();
+    // The second time the core owns the lines, and its stores follow each other at once.
+    let run = |design: &str| {
+        let after = |rounds: u64| {
+            let lines = all.clone();
+            let program = move |memory: &SimMemory| {
+                for round in 0..rounds {
+                    lines.iter().for_each(|line| memory.store(Addr::pm(line * 64), round));
+                    memory.drain();
+                }
+            };
+            let scene = Scene::lone(&machine, design);
+            scene.run(vec![(0, Box::new(program))]).unwrap().cycles
+        };
+        after(2) - after(1)
+    };
+    let (ordered, unordered) = (run("bsp-naive"), run("bsp-naive:flaw='ignores-order'"));
+    assert!(ordered > unordered, "a change of the controller costs a message: {ordered}");
+    // One after the other they would take as long as sixteen writes.
+    assert!(ordered < 3 * alone, "{ordered}, {alone} for one");
+}
+
+#[test]
 fn a_strict_store_is_visible_when_it_is_durable() {
     for machine in machines() {
         let paths = Paths::new(&machine);
         for (design, adr) in [("strict", false), ("strict:adr=true", true)] {
             let scene = Scene::lone(&machine, design);
             for line in LINES {
-                let expected = paths.persist(1, line, adr) + 1;
+                let expected = paths.persist(1, line, adr) + paths.own_store();
                 assert_eq!(scene.store(1, line, true).unwrap(), expected, "{design}, line {line}");
             }
         }

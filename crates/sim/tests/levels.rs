@@ -138,7 +138,8 @@ fn a_shared_line_of_the_second_level_is_asked_for_as_soon_as_it_is_found_there()
             memory.load::<u64>(line_at(line));
         });
         let found = scene.between(0, vec![(0, writer), (1, reader)]).unwrap();
-        assert_eq!(found, paths.upgrade(0, line, &[1]) + machine.l2.unwrap().latency + 1);
+        let own = paths.own_store();
+        assert_eq!(found, paths.upgrade(0, line, &[1]) + machine.l2.unwrap().latency + own);
     }
 }
 

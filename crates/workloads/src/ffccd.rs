@@ -17,7 +17,7 @@
 //! workloads.
 
 use crate::Damage;
-use seawall_memory::Memory;
+use seawall_memory::{Addr, Memory};
 use seawall_runtime::typed::{Branded, Persist, Ptr, Session, Tx};
 use seawall_runtime::{AccessError, TxError};
 
@@ -33,6 +33,7 @@ mod inner;
 mod ll;
 mod phases;
 mod pmemkv;
+mod pmemobj;
 mod rb;
 mod redis;
 mod ss;
@@ -43,6 +44,7 @@ mod walk;
 
 pub(crate) use adapter::Churned;
 pub(crate) use phases::Phases;
+pub use pmemobj::{Cost, UnknownCost};
 pub(crate) use walk::Walk;
 
 /// The benchmark of doubly linked lists.
@@ -149,9 +151,16 @@ pub struct ChurnChange<'c> {
     pub dice: u64,
     /// Whether the structure's planted bug is active.
     pub slip: bool,
+    /// Where the transaction costs as much as one of libpmemobj.
+    pub lane: Lane,
     /// Called for each other key that changes, with its new tag (0: none), before the change.
     pub note: &'c mut dyn FnMut(u64, u64),
 }
+
+/// The place of a thread's logs where transactions cost as much as those of libpmemobj; none where
+/// they do not.
+#[derive(Clone, Copy, Debug)]
+pub struct Lane(Option<Addr>);
 
 /// A session or a transaction, for reads.
 pub(crate) trait Read<'p> {

@@ -41,6 +41,7 @@ pub mod ribbon20;
 mod shared;
 mod whisper;
 
+pub use ffccd::{Cost, UnknownCost};
 pub use harness::collect::{Collect, Immobile};
 pub use harness::flaw::{Flaw, UnfitFlaw, UnknownFlaw};
 pub use harness::history::{self, Contents, Explainer, History, Violation};
@@ -176,6 +177,8 @@ workloads! {
         level::Level;
         fastfair::FastFair;
         records::Records;
+        hashes::RedisYcsb;
+        redis_tpcc::RedisTpcc;
     }
     apps {
         Echo;

@@ -6,8 +6,8 @@
 //! and the share of accesses to persistent memory, and prints them beside the published numbers
 //! (`experiments/whisper.toml`), with which they agree in order of magnitude.
 
-mod blocks;
-mod client;
+pub(crate) mod blocks;
+pub(crate) mod client;
 mod ctree;
 mod echo;
 mod free_lists;
@@ -17,10 +17,10 @@ mod memcached;
 mod mnemosyne;
 mod nstore;
 mod reach;
-mod redis;
-mod share;
+pub(crate) mod redis;
+pub(crate) mod share;
 mod tpcc;
-mod undo;
+pub(crate) mod undo;
 mod vacation;
 mod ycsb;
 

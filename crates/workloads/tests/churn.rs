@@ -10,7 +10,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Image;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_workloads::{
-    Collect, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, WorkloadEntry,
+    Collect, Cost, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, WorkloadEntry,
     with_workload,
 };
 use std::sync::Arc;
@@ -95,9 +95,10 @@ fn all_goes_through_its_phases_on_several_threads_in_turn() {
 #[test]
 fn all_goes_through_its_phases_while_objects_move() {
     for entry in each() {
-        for protocol in [Protocol::Espresso, Protocol::Sfccd] {
+        let published = "sfccd-published:1.5:1.25:40".parse().expect("a way");
+        for way in [Protocol::Espresso.into(), Protocol::Sfccd.into(), published] {
             for (threads, entries) in [(1, 3000), (4, 3000)] {
-                let collect = Collect::Steps(protocol.into());
+                let collect = Collect::Steps(way);
                 let run = InTurn { threads, entries, search_percent: 0, collect };
                 with_workload(entry.name, run).expect("a workload of the table");
             }
@@ -131,18 +132,31 @@ fn crashes() -> u64 {
 
 #[test]
 fn every_crash_while_objects_move_leaves_a_prefix_of_the_run() {
-    let run = |threads, protocol| {
-        let collect = Collect::Steps(DefragOptions::from(protocol));
+    let run = |threads, way: &str| {
+        let collect = Collect::Steps(way.parse::<DefragOptions>().expect("a way"));
         let (entries, operations) = (250, Some(300));
         let one_of = 60_000 / crashes();
         Crash { threads, one_of, entries, operations, collect, ..Crash::default() }
     };
     for (place, entry) in each().enumerate() {
         for threads in [1, 2, 4, 8] {
-            let protocol = [Protocol::Espresso, Protocol::Sfccd][(place + threads) % 2];
-            let found = crash(entry.name, run(threads, protocol));
-            assert_eq!(found, Ok(()), "{}, {protocol}, {threads} threads", entry.name);
+            let ours = ["espresso", "sfccd"][(place + threads) % 2];
+            let published = ["sfccd-published:1.5:1.25:9", "espresso-published"];
+            for way in [ours, published[(place + threads) % 2]] {
+                let found = crash(entry.name, run(threads, way));
+                assert_eq!(found, Ok(()), "{}, {way}, {threads} threads", entry.name);
+            }
         }
+    }
+}
+
+#[test]
+fn every_crash_of_transactions_that_cost_as_much_as_libpmemobjs_leaves_a_prefix_of_the_run() {
+    for entry in each() {
+        let (operations, cost) = (Some(30), Cost::Libpmemobj);
+        let run =
+            Crash { threads: 2, one_of: 200, entries: 20, operations, cost, ..Crash::default() };
+        assert_eq!(crash(entry.name, run), Ok(()), "{}", entry.name);
     }
 }
 

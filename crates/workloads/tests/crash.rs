@@ -7,8 +7,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::{Image, Memory};
 use seawall_workloads::{
-    Collect, Contents, Explainer, Flaw, History, Layout, RequestMix, Setup, Visitor, WORKLOADS,
-    Worker, Workload, with_workload,
+    Collect, Contents, Cost, Explainer, Flaw, History, Layout, RequestMix, Setup, Visitor,
+    WORKLOADS, Worker, Workload, with_workload,
 };
 use std::sync::Arc;
 
@@ -17,6 +17,15 @@ const OPERATIONS: u64 = 14;
 /// batches.
 const APP_OPERATIONS: u64 = 5;
 const BATCHES: u64 = 2;
+/// Bytes of all images of a run, and of all of a recovery: a large pool is crashed at fewer of its
+/// stores and fences.
+const BYTES: u64 = 1 << 32;
+const BYTES_OF_RECOVERY: u64 = 1 << 28;
+
+/// One in how many of a run's stores and fences is crashed so that all images have `bytes` at most.
+fn one_within(bytes: u64, moments: &[Moment], pool: u64) -> u64 {
+    (moments.len() as u64 * pool / bytes).max(1)
+}
 
 /// Calls `check` with images of crashes at every store and fence: many before a fence, few
 /// elsewhere; or at one in `one_of` of them.
@@ -62,6 +71,8 @@ pub(crate) struct Crash {
     pub(crate) mix: Option<RequestMix>,
     /// The defragmentation during the run.
     pub(crate) collect: Collect,
+    /// What transactions cost.
+    pub(crate) cost: Cost,
 }
 
 impl Default for Crash {
@@ -76,6 +87,7 @@ impl Default for Crash {
             operations: None,
             mix: None,
             collect: Collect::Nobody,
+            cost: Cost::Lean,
         }
     }
 }
@@ -84,9 +96,9 @@ impl Visitor for Crash {
     type Output = Result<(), String>;
 
     fn visit<W: Workload>(self) -> Result<(), String> {
-        let Crash { model, flaw, seed, threads, one_of, entries, mix, collect, .. } = self;
+        let Crash { model, flaw, seed, threads, one_of, entries, mix, collect, cost, .. } = self;
         let search_percent = 10;
-        let setup = Setup { threads, seed, entries, search_percent, mix, collect, flaw };
+        let setup = Setup { threads, seed, entries, search_percent, mix, collect, cost, flaw };
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let workload = W::create(&image, &setup);
@@ -119,7 +131,9 @@ impl Visitor for Crash {
         let run = Checked { before, index: history.index(), layout, model, threads };
         let mut nested = rng.clone();
         drop(locals);
-        crashes(&mut media, (&recorder.into_events(), one_of), &mut rng, |image, done, len| {
+        let moments = recorder.into_events();
+        let one_of = one_of.max(one_within(BYTES, &moments, layout.pm_bytes));
+        crashes(&mut media, (&moments, one_of), &mut rng, |image, done, len| {
             run.check::<W>(image, done, len, &mut nested)
         })
     }
@@ -174,7 +188,9 @@ impl Checked {
         let image = Image::from_pm(image, self.layout.dram_bytes);
         let recorder = Recorder::new(image, Arc::new(History::new()));
         W::open(&recorder, self.layout).map_err(|damage| damage.to_string())?;
-        crashes(&mut media, (&recorder.into_events(), 1), rng, |image, _, _| {
+        let moments = recorder.into_events();
+        let one_of = one_within(BYTES_OF_RECOVERY, &moments, self.layout.pm_bytes);
+        crashes(&mut media, (&moments, one_of), rng, |image, _, _| {
             let (_, again) = self.recover::<W>(image)?;
             if again == *contents {
                 return Ok(());
@@ -191,7 +207,7 @@ fn crash(name: &str, model: Model, flaw: Flaw, seed: u64) -> Result<(), String> 
 }
 
 /// The workloads with their own log, above a pool without a heap.
-const APPS: [&str; 4] = ["echo", "redis", "ctree", "hashmap"];
+const APPS: [&str; 6] = ["echo", "redis", "ctree", "hashmap", "redis-ycsb", "redis-tpcc"];
 
 /// The five of MICRO'15, and the applications.
 fn logged() -> impl Iterator<Item = &'static str> {

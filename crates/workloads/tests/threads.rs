@@ -2,7 +2,7 @@
 
 use crate::machines::Shared;
 use seawall_workloads::{
-    Collect, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+    Collect, Cost, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
 };
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ impl Visitor for Run {
             search_percent: 20,
             mix: None,
             collect: Collect::Nobody,
+            cost: Cost::Lean,
             flaw: Flaw::None,
         };
         let layout = W::layout(&setup);

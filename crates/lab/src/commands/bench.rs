@@ -7,12 +7,13 @@ use crate::LabError;
 use crate::MACHINE;
 use crate::cell::{Point, run_cell};
 use crate::commands::compare::plan::{CompareOptions, Plan};
+use crate::engine::gem5::{Gem5, Gem5Speed};
 use crate::engine::options::{default_options, in_range};
 use clap::Args;
 use seawall_report::{
     Experiment, Files, Finished, Form, Progress, Report, json_lines, plain_table, text_of,
 };
-use seawall_sim::SimError;
+use seawall_sim::{Machine, SimError};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -29,28 +30,6 @@ pub use dimms::{DimmBench, DimmBenchOptions, DimmSpeed, Pattern};
 /// The workload of the comparison with gem5, and the design that it runs under.
 const GEM5: (&str, &str) = ("ht", "clwb");
 
-/// What gem5 was measured to do with it.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Gem5 {
-    what: String,
-    speed: Vec<Gem5Speed>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Gem5Speed {
-    cores: usize,
-    references_per_second: f64,
-}
-
-impl Gem5 {
-    fn read() -> Gem5 {
-        let text = include_str!("../../../../validation/gem5-ht.toml");
-        toml::from_str(text).expect("a test reads validation/gem5-ht.toml")
-    }
-}
-
 /// What to time.
 #[derive(Clone, Debug, Args)]
 pub struct BenchOptions {
@@ -63,7 +42,7 @@ pub struct BenchOptions {
     /// Numbers of simulated cores
     #[arg(long, value_delimiter = ',', default_value = "1,32", value_name = "NUMBERS")]
     pub cores: Vec<usize>,
-    /// Machine, or the path of a .toml file
+    /// Machine, or the path of a .toml file, each with :KEY=VALUE for other numbers
     #[arg(long, short, default_value = MACHINE, value_name = "NAME")]
     pub machine: String,
     /// Runs of each point, of which the median counts
@@ -189,7 +168,7 @@ fn plan(
 
 /// Runs `point` with as many operations as give the wanted references, several times.
 fn time(
-    machine: &seawall_sim::Machine,
+    machine: &Machine,
     point: &Point,
     options: &BenchOptions,
     stop: &Arc<AtomicBool>,
@@ -240,7 +219,9 @@ impl Experiment for BenchOptions {
     }
 
     fn files(&self, _: &BenchOptions) -> Files {
-        Files::new().reads("--machine", &self.machine).results(Form::Json, &self.json)
+        Files::new()
+            .reads("--machine", Machine::base(&self.machine))
+            .results(Form::Json, &self.json)
     }
 
     fn run(
@@ -255,7 +236,7 @@ impl Experiment for BenchOptions {
             let timed = plan(&options, options.workloads.clone(), options.designs.clone(), cores)?;
             points.extend(timed.points);
         }
-        let most = seawall_sim::Machine::load(&options.machine)?.core.count;
+        let most = Machine::load(&options.machine)?.core.count;
         let (workload, design) = GEM5;
         for Gem5Speed { cores, .. } in Gem5::read().speed {
             if cores <= most {
@@ -263,7 +244,7 @@ impl Experiment for BenchOptions {
                 points.extend(alone.points);
             }
         }
-        let machine = seawall_sim::Machine::load(&options.machine)?;
+        let machine = Machine::load(&options.machine)?;
         progress.start(points.iter().map(|point| &*point.workload));
         let mut records = Vec::new();
         let mut is_partial = false;

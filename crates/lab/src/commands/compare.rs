@@ -4,11 +4,12 @@
 //! threads nor their order reaches a result.
 
 use crate::LabError;
-use crate::cell::{Cell, Point, run_cell};
+use crate::cell::{Cell, run_cell};
 use crate::commands::compare::plan::{CompareOptions, Plan};
-use crate::engine::jobs::run_all;
+use crate::engine::jobs::Runner;
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
+    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
+    one_plot,
 };
 use seawall_sim::Machine;
 use std::sync::Arc;
@@ -40,7 +41,9 @@ impl Comparison {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Comparison, LabError> {
-        let cells = run_points(&plan.machine, &plan.points, plan.jobs, progress, stop)?;
+        let runner = Runner::new(plan.jobs, progress, stop);
+        let cells = runner.all(&plan.points, |point| run_cell(&plan.machine, point, stop))?;
+        let cells: Vec<Cell> = cells.into_iter().flatten().collect();
         let is_partial = cells.len() < plan.points.len();
         Ok(Comparison { plan, cells, is_partial })
     }
@@ -72,18 +75,6 @@ impl Comparison {
     }
 }
 
-/// Runs `points` on `jobs` host threads; those that a request to stop cut short are left out.
-pub(crate) fn run_points(
-    machine: &Machine,
-    points: &[Point],
-    jobs: Option<usize>,
-    progress: &Progress,
-    stop: &Arc<AtomicBool>,
-) -> Result<Vec<Cell>, LabError> {
-    let cells = run_all(points, jobs, progress, stop, |point| run_cell(machine, point, stop))?;
-    Ok(cells.into_iter().flatten().collect())
-}
-
 impl Experiment for CompareOptions {
     type Plan = Plan;
     type Report = Comparison;
@@ -95,7 +86,7 @@ impl Experiment for CompareOptions {
 
     fn files(&self, _: &Plan) -> Files {
         Files::new()
-            .reads("--machine", &self.machine)
+            .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
     }
@@ -126,7 +117,7 @@ impl Report for Comparison {
         json_lines(self.records())
     }
 
-    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
         one_plot(self.to_svg())
     }
 }

@@ -7,15 +7,16 @@
 use crate::commands::kernels::cuts::{Cuts, crash_after};
 use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, fit, run_kernel};
 use crate::commands::program::ProgramOptions;
-use crate::engine::jobs::{Piece, run_all};
+use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{
-    CRASHES_MAX, check_jobs, default_options, in_range, once, threads_of,
+    CRASHES_MAX, check_jobs, default_options, in_range, named_machine, once, threads_of,
 };
 use crate::engine::spent::Spent;
 use crate::{CRASHES, LabError, MACHINE};
 use clap::Args;
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
+    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
+    one_plot,
 };
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{
@@ -93,9 +94,12 @@ pub struct KernelOptions {
     /// mode]
     #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
     pub designs: Vec<String>,
-    /// Machine, or the path of a .toml file
+    /// Machine, or the path of a .toml file, each with :KEY=VALUE for other numbers
     #[arg(long, short, default_value = MACHINE, value_name = "NAME")]
     pub machine: String,
+    /// Begin with empty caches
+    #[arg(long)]
+    pub cold: bool,
     /// Threads [default: one per core of the machine]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -133,6 +137,13 @@ pub struct KernelOptions {
 }
 
 default_options!(KernelOptions);
+
+impl KernelOptions {
+    /// The machine with `--cold`.
+    pub(crate) fn machine_name(&self) -> String {
+        named_machine(&self.machine, self.cold)
+    }
+}
 
 /// Points that can be run, and what to compare them with.
 #[derive(Clone, Debug)]
@@ -312,7 +323,8 @@ impl Experiment for KernelOptions {
     type Error = LabError;
 
     fn plan(&self) -> Result<KernelPlan, LabError> {
-        let machine = Machine::load(&self.machine)?;
+        let machine_name = self.machine_name();
+        let machine = Machine::load(&machine_name)?;
         let threads = threads_of("--threads", self.threads, &machine)?;
         in_range("--crashes", self.crashes, 0, CRASHES_MAX)?;
         check_jobs(self.jobs)?;
@@ -341,7 +353,7 @@ impl Experiment for KernelOptions {
         }
         points.iter().step_by(designs.len()).try_for_each(check_point)?;
         Ok(KernelPlan {
-            machine_name: self.machine.clone(),
+            machine_name,
             machine,
             baseline,
             points,
@@ -354,7 +366,7 @@ impl Experiment for KernelOptions {
 
     fn files(&self, _: &KernelPlan) -> Files {
         Files::new()
-            .reads("--machine", &self.machine)
+            .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
     }
@@ -365,7 +377,7 @@ impl Experiment for KernelOptions {
         stop: &Arc<AtomicBool>,
     ) -> Result<Kernels, LabError> {
         let run = |point: &KernelPoint| plan.run(point, stop);
-        let cells = run_all(&plan.points, plan.jobs, progress, stop, run)?;
+        let cells = Runner::new(plan.jobs, progress, stop).all(&plan.points, run)?;
         let is_partial = cells.iter().any(Option::is_none);
         Ok(Kernels { plan, cells: cells.into_iter().flatten().collect(), is_partial })
     }
@@ -389,7 +401,7 @@ impl Report for Kernels {
         json_lines(self.records())
     }
 
-    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
         one_plot(self.to_svg())
     }
 }

@@ -268,7 +268,7 @@ fn unit(table: &str, key: &str) -> &'static str {
         ("core", "write_combining") | ("prefetch", "ahead") => "lines",
         ("prefetch", "streams") => "pages of 4 KiB",
         ("prefetch", "per_request") => "lines for a request",
-        ("core", "combining_leave") | ("memory", "post") => "cycles",
+        ("core", "combining_leave") | ("memory", "post" | "bank_cycles") => "cycles",
         (_, "kib" | "kib_per_bank") => "KiB",
         (_, "ways") => "lines per set",
         ("llc" | "memory", "banks") => "banks",

@@ -9,13 +9,14 @@ use crate::LabError;
 use crate::commands::compare::plan::CompareOptions;
 use crate::commands::compare::plan::designs;
 use crate::commands::kernels::{KERNEL_BASELINE, KernelOptions};
-use crate::engine::jobs::{Piece, run_all};
+use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{CRASHES_MAX, check_jobs, in_range};
 use crate::engine::spent::Spent;
 use clap::{Args, ValueEnum};
 use seawall_program::{Fences, From, Persistent, Ran};
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
+    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
+    one_plot,
 };
 use seawall_sim::{Choice, Counters, Machine};
 use std::path::PathBuf;
@@ -181,7 +182,7 @@ impl CompareOptions {
             default_designs: &[],
             baseline: self.baseline.clone(),
             default_baseline: COMPARE_BASELINE,
-            machine: self.machine.clone(),
+            machine: self.machine_name(),
             crashes: self.crashes,
             seed: self.seed,
             jobs: self.jobs,
@@ -203,7 +204,7 @@ impl KernelOptions {
             default_designs: &super::kernels::DESIGNS,
             baseline: Some(self.baseline.clone()),
             default_baseline: KERNEL_BASELINE,
-            machine: self.machine.clone(),
+            machine: self.machine_name(),
             crashes: self.crashes,
             seed: self.seed,
             jobs: self.jobs,
@@ -312,6 +313,19 @@ impl Programs {
         Some(cell.ran.cycles as f64 / baseline.ran.cycles as f64)
     }
 
+    /// Each design with its cycles, and its conflicts between threads and within one.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (&str, u64, [u64; 2])> {
+        self.cells.iter().map(|ProgramCell { design, ran, .. }| {
+            let Counters { conflicts_inter, conflicts_intra, .. } = ran.counters;
+            (&*design.text, ran.cycles, [conflicts_inter, conflicts_intra])
+        })
+    }
+
+    /// True if it was stopped before all cells were done.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
     fn broken(&self) -> usize {
         self.cells.iter().map(ProgramCell::broken).sum()
     }
@@ -391,7 +405,7 @@ impl Experiment for ProgramExperiment {
 
     fn files(&self, _: &ProgramPlan) -> Files {
         Files::new()
-            .reads("--machine", &self.machine)
+            .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
             .results(Form::Folded, &self.options.profile_folded)
@@ -405,7 +419,7 @@ impl Experiment for ProgramExperiment {
         let bench = cell::Bench::new(&plan)?;
         let native = native::run(&plan, &bench, stop)?;
         let run = |point: &ProgramPoint| bench.run(&plan, point, &native, stop);
-        let cells = run_all(&plan.points, plan.jobs, progress, stop, run)?;
+        let cells = Runner::new(plan.jobs, progress, stop).all(&plan.points, run)?;
         let is_partial = cells.iter().any(Option::is_none);
         let printed = native.printed(&plan)?;
         let (cells, opaque) = (cells.into_iter().flatten().collect(), bench.opaque);
@@ -434,7 +448,7 @@ impl Report for Programs {
         Programs::folded(self)
     }
 
-    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
         one_plot(self.to_svg())
     }
 }

@@ -24,10 +24,10 @@ use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines};
 use seawall_ribbon::Dirtiness;
 use seawall_ribbon::{RibbonPoolError, THREADS_MAX as FLUSHERS_MAX};
 use seawall_runtime::Heap;
-use seawall_runtime::defrag::{DefragError, DefragOptions, Protocol};
+use seawall_runtime::defrag::{self, DefragError, DefragOptions, Protocol};
 use seawall_workloads::{
-    BadSetup, Collect, Damage, Flaw, Immobile, Layout, Setup, UnfitMix, UnknownWorkload, Visitor,
-    Workload, with_workload,
+    BadSetup, Collect, Cost, Damage, Flaw, Immobile, Layout, Setup, UnfitMix, UnknownWorkload,
+    Visitor, Workload, with_workload,
 };
 use std::io;
 use std::path::PathBuf;
@@ -347,6 +347,9 @@ fn check_collector(options: &NativeOptions) -> Result<(), NativeError> {
     if way.protocol == Protocol::Ffccd {
         return Err(DefragError::Hardware.into());
     }
+    if way.form == defrag::Manner::Published {
+        return Err(DefragError::Unlocked { way, protocol: way.protocol }.into());
+    }
     let wrong = |option, value: &dyn ToString, valid: &str| {
         Err(NativeError::Option { option, value: value.to_string(), valid: valid.into() })
     };
@@ -451,6 +454,7 @@ fn setup_of<W: Workload>(options: &NativeOptions) -> Setup {
         search_percent: options.requests.search_percent.unwrap_or(W::SEARCH_PERCENT),
         mix: options.requests.mix,
         collect: Collect::by_thread(options.defragment),
+        cost: Cost::Lean,
         flaw: options.flaw,
     }
 }

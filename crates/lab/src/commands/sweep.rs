@@ -8,13 +8,14 @@
 use crate::LabError;
 use crate::commands::kernels::point::{KernelPoint, run_kernel};
 use crate::commands::kernels::{check_point, crash};
-use crate::engine::jobs::{Piece, run_all};
+use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{check_jobs, in_range};
 use clap::Args;
 use file::{Factors, SweepFile};
 use record::{Described, SweepRecord};
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, Svg, json_lines, one_plot,
+    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
+    one_plot,
 };
 use seawall_sim::{Choice, Machine, SimError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,19 +106,6 @@ pub enum SweepError {
         /// What is wrong with it.
         what: String,
     },
-    /// The file has points of something else.
-    #[error(
-        "{path}, line {line}, is not of this experiment: {what}; give another file with --out, or \
-         move this one away"
-    )]
-    Other {
-        /// The file.
-        path: String,
-        /// The first line that does not belong.
-        line: usize,
-        /// What it is.
-        what: String,
-    },
     /// The same point comes out differently.
     #[error(
         "{path} was written by another build of seawall: {point} takes {cycles} cycles now, not \
@@ -132,20 +120,6 @@ pub enum SweepError {
         cycles: u64,
         /// Its cycles in the file.
         recorded: u64,
-    },
-    /// Another run has the file.
-    #[error(
-        "another seawall sweep is writing {path}; wait for it, or give another file with --out"
-    )]
-    InUse {
-        /// The file.
-        path: String,
-    },
-    /// A folder or a device.
-    #[error("{path} is no ordinary file, so no sweep can go on from it; give another with --out")]
-    NotAFile {
-        /// The file.
-        path: String,
     },
     /// What can be wrong with any experiment.
     #[error(transparent)]
@@ -448,9 +422,10 @@ impl Experiment for SweepOptions {
         let (baselines, mut others): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|point| point.baseline.is_none());
         let run = |point: &SweepPoint| plan.run(point, &store, stop);
+        let runner = Runner::new(plan.jobs, progress, stop);
         let mut is_partial = false;
         if !baselines.is_empty() {
-            let done = run_all(&baselines, plan.jobs, progress, stop, run)?;
+            let done = runner.all(&baselines, run)?;
             is_partial = done.iter().any(Option::is_none);
         }
         if !is_partial && !others.is_empty() {
@@ -460,7 +435,7 @@ impl Experiment for SweepOptions {
                 baseline.map_or(0, |record| record.counter("references"))
             };
             others.sort_by_cached_key(|point| std::cmp::Reverse(references(point)));
-            run_all(&others, plan.jobs, progress, stop, run)?;
+            runner.all(&others, run)?;
         }
         let records = store.into_records();
         Ok(Sweep { plan, records, found })
@@ -488,7 +463,7 @@ impl Report for Sweep {
         json_lines(self.records.values())
     }
 
-    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
         one_plot(self.to_svg())
     }
 }

@@ -4,8 +4,8 @@ use crate::LabError;
 use crate::engine::options::default_options;
 use clap::Args;
 use seawall_report::{
-    Axis, Chart, Curve, Experiment, Files, Form, Progress, Report, ReportError, Svg, json_lines,
-    plain_table, text_of,
+    Axis, Chart, Curve, Experiment, Files, Form, Progress, Report, ReportError, ResultFile,
+    json_lines, plain_table, text_of,
 };
 use seawall_sim::Machine;
 use seawall_sim::validation::{AxisScale, Plot, PlotAxis, Validation, ValidationPoint};
@@ -14,10 +14,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod gem5;
+
 /// What to validate.
 #[derive(Clone, Debug, Args)]
 pub struct ValidateOptions {
-    /// Machine, or the path of a .toml file
+    /// Machine, or the path of a .toml file, each with :KEY=VALUE for other numbers
     #[arg(long, short, default_value = crate::MACHINE, value_name = "NAME")]
     pub machine: String,
     /// Seed of the orders in which memory is walked
@@ -54,7 +56,10 @@ pub fn validate(options: &ValidateOptions) -> Result<ValidateReport, LabError> {
             valid: "a machine with two cores or more".into(),
         });
     }
-    let validation = Validation::measure(&machine, options.seed)?;
+    // The questions about its parts are asked of warm caches.
+    let warm = Machine { cold: false, ..machine };
+    let mut validation = Validation::measure(&warm, options.seed)?;
+    validation.points.extend(gem5::points(&options.machine, options.seed)?);
     Ok(ValidateReport { machine: options.machine.clone(), validation })
 }
 
@@ -150,7 +155,7 @@ impl Experiment for ValidateOptions {
 
     fn files(&self, _: &ValidateOptions) -> Files {
         Files::without_partial()
-            .reads("--machine", &self.machine)
+            .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plots, &self.plots)
     }
@@ -177,7 +182,7 @@ impl Report for ValidateReport {
         json_lines(&self.validation.points)
     }
 
-    fn plots(&self) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
         self.validation.plots.iter().map(|plot| chart(plot).svg()).collect()
     }
 }
@@ -188,8 +193,9 @@ mod tests {
 
     #[test]
     fn a_report_has_a_record_a_point_and_a_plot_a_curve() {
-        let options = ValidateOptions { machine: "desktop".into(), ..ValidateOptions::default() };
-        let report = validate(&options).unwrap();
+        // What it asks of warm caches it asks on a machine that starts with cold ones, too.
+        let machine = "desktop:cold=true".into();
+        let report = validate(&ValidateOptions { machine, ..ValidateOptions::default() }).unwrap();
         assert_eq!(report.failures(), 0, "{report}");
         let lines = report.json();
         assert_eq!(lines.lines().count(), report.validation.points.len());

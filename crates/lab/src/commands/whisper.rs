@@ -9,14 +9,14 @@ use crate::LabError;
 use crate::cell::characterise::{Watch, Watched};
 use crate::cell::handle::Simulated;
 use crate::cell::{Point, fit};
-use crate::engine::jobs::run_all;
+use crate::engine::jobs::Runner;
 use crate::engine::options::{check_jobs, default_options, in_range, once};
 use clap::Args;
 use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_report::{Experiment, Files, Finished, Form, Progress, Report, json_lines};
 use seawall_sim::{Choice, Machine, Program, Simulation};
 use seawall_workloads::{
-    Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
+    Cost, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
 };
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -371,6 +371,7 @@ impl Experiment for WhisperOptions {
                 search_percent: None,
                 ribbon: None,
                 defragment: None,
+                cost: Cost::Lean,
                 mix: None,
                 crashes: 0,
                 flaw: Flaw::None,
@@ -384,7 +385,7 @@ impl Experiment for WhisperOptions {
     fn files(&self, _: &WhisperPlan) -> Files {
         self.machine
             .iter()
-            .fold(Files::new(), |files, it| files.reads("--machine", it))
+            .fold(Files::new(), |files, it| files.reads("--machine", Machine::base(it)))
             .results(Form::Json, &self.json)
     }
 
@@ -399,7 +400,7 @@ impl Experiment for WhisperOptions {
             let counted = with_workload(&point.workload, count)??;
             Ok(plan.record(point, &counted))
         };
-        let records = run_all(&plan.points, plan.jobs, progress, stop, run)?;
+        let records = Runner::new(plan.jobs, progress, stop).all(&plan.points, run)?;
         let is_partial = records.iter().any(Option::is_none);
         Ok(Whisper { records: records.into_iter().flatten().collect(), plan, is_partial })
     }

@@ -3,10 +3,13 @@
 //! Results come back in the order of the pieces, so neither the number of host threads nor their
 //! order reaches one.
 
+use super::kept::{Keep, Kept};
 use crate::LabError;
 use rayon::prelude::*;
 use seawall_report::Progress;
 use seawall_sim::SimError;
+use std::fmt::Debug;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A piece of work: what it runs, and under which design.
@@ -22,35 +25,84 @@ pub(crate) fn host_threads(jobs: Option<usize>) -> Result<rayon::ThreadPool, Lab
     pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })
 }
 
-/// Does `run` with each of `pieces` on `jobs` host threads. What a request to stop cut short, or
-/// did not let begin, is none.
-pub(crate) fn run_all<P: Piece, T: Send>(
-    pieces: &[P],
-    jobs: Option<usize>,
-    progress: &Progress,
-    stop: &AtomicBool,
-    run: impl Fn(&P) -> Result<T, LabError> + Sync,
-) -> Result<Vec<Option<T>>, LabError> {
-    let pool = host_threads(jobs)?;
-    progress.start(pieces.iter().map(Piece::program));
-    let one = |piece: &P| {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let done = run(piece);
-        progress.cell_done(piece.program(), &piece.design());
-        match done {
-            Err(LabError::Sim(SimError::Stopped)) => Ok(None),
-            other => other.map(Some),
-        }
-    };
-    // One piece at a time, in order: halving the list would leave one thread the slow half.
-    let done: Vec<_> = pool.install(|| {
-        let mut done: Vec<_> =
-            pieces.iter().enumerate().par_bridge().map(|(at, piece)| (at, one(piece))).collect();
-        done.sort_by_key(|(at, _)| *at);
-        done
-    });
-    progress.end();
-    done.into_iter().map(|(_, done)| done).collect()
+/// How lists of pieces are done.
+#[derive(Clone, Copy)]
+pub(crate) struct Runner<'a> {
+    /// Threads of the host; none: one per core.
+    pub(crate) jobs: Option<usize>,
+    pub(crate) progress: &'a Progress,
+    /// Becomes true when a user wants no more.
+    pub(crate) stop: &'a Arc<AtomicBool>,
+    /// Where results are kept that may be asked for again.
+    pub(crate) kept: Option<&'a Kept>,
+}
+
+impl<'a> Runner<'a> {
+    /// One that keeps nothing.
+    pub(crate) fn new(
+        jobs: Option<usize>,
+        progress: &'a Progress,
+        stop: &'a Arc<AtomicBool>,
+    ) -> Runner<'a> {
+        Runner { jobs, progress, stop, kept: None }
+    }
+
+    /// Does `run` with each of `pieces`. What a request to stop cut short, or did not let begin, is
+    /// none.
+    pub(crate) fn all<P: Piece, T: Send>(
+        &self,
+        pieces: &[P],
+        run: impl Fn(&P) -> Result<T, LabError> + Sync,
+    ) -> Result<Vec<Option<T>>, LabError> {
+        let Runner { progress, stop, .. } = *self;
+        let pool = host_threads(self.jobs)?;
+        progress.start(pieces.iter().map(Piece::program));
+        let one = |piece: &P| {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let done = run(piece);
+            progress.cell_done(piece.program(), &piece.design());
+            match done {
+                Err(LabError::Sim(SimError::Stopped)) => Ok(None),
+                other => other.map(Some),
+            }
+        };
+        // One piece at a time, in order: halving the list would leave one thread the slow half.
+        let done: Vec<_> = pool.install(|| {
+            let mut done: Vec<_> = pieces
+                .iter()
+                .enumerate()
+                .par_bridge()
+                .map(|(at, piece)| (at, one(piece)))
+                .collect();
+            done.sort_by_key(|(at, _)| *at);
+            done
+        });
+        progress.end();
+        done.into_iter().map(|(_, done)| done).collect()
+    }
+
+    /// As [`all`](Runner::all); what came of a piece on `machine` before is taken from the file
+    /// where results are kept, and what is new is written to it.
+    pub(crate) fn all_kept<P: Piece + Debug, T: Send + Keep<P>>(
+        &self,
+        machine: &str,
+        pieces: &[P],
+        run: impl Fn(&P) -> Result<T, LabError> + Sync,
+    ) -> Result<Vec<Option<T>>, LabError> {
+        let Some(kept) = self.kept else { return self.all(pieces, run) };
+        self.all(pieces, |piece| {
+            if let Some(result) = kept.get(machine, piece) {
+                return Ok(result);
+            }
+            let result = run(piece)?;
+            let is_whole = !self.stop.load(Ordering::Relaxed);
+            if is_whole {
+                let name = format!("{} {}", piece.program(), piece.design());
+                kept.add(machine, piece, name, &result)?;
+            }
+            Ok(result)
+        })
+    }
 }

@@ -17,6 +17,11 @@ pub(crate) const CRASHES_MAX: u64 = 1 << 20;
 const NO_FLAW: &str = "none";
 const JOBS_MAX: usize = 1024;
 
+/// The machine that a user names, with empty caches if that is asked for too.
+pub(crate) fn named_machine(name: &str, cold: bool) -> String {
+    if cold { format!("{name}:cold=true") } else { name.to_owned() }
+}
+
 /// What the operations of a workload are: the same options for each machine that runs them.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RequestOptions {

@@ -1,24 +1,25 @@
 //! Figures that compare designs: bars of a paper, each the mean over workloads.
 
-use super::{FigureOptions, Kind, MeanBars};
+use super::varied::{self, Settings, Variable, Varied, VariedValue, Varying};
+use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue};
 use crate::LabError;
-use crate::cell::{Cell, CellRibbon, Flushed, Point, check_point, check_ribbon};
+use crate::cell::{Cell, CellRibbon, Flushed, Point, check_point, check_ribbon, run_cell};
 use crate::commands::compare::plan::{self, CompareOptions, Plan};
-use crate::commands::compare::run_points;
-use seawall_report::{Progress, ReportError, Svg};
+use crate::engine::jobs::Runner;
+use seawall_report::{ReportError, ResultFile};
 use seawall_ribbon::RibbonOptions;
 use seawall_sim::Machine;
 use seawall_workloads::CHECKPOINTED;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 mod text;
 
 /// A quick look runs this part of the operations.
 const QUICK_DIVISOR: u64 = 5;
+/// What stands for the highest value among those that are far apart.
+const HIGHEST: &str = "highest";
 
 /// A figure of a paper.
 #[derive(Clone, Debug, Deserialize)]
@@ -36,11 +37,14 @@ pub struct DesignFigure {
     pub machine: String,
     /// What is set otherwise on it, as in `"core.count" = 32`.
     #[serde(default)]
-    pub settings: BTreeMap<String, toml::Value>,
+    pub settings: Settings,
     /// Threads; none: one per core.
     pub threads: Option<usize>,
     /// Measured operations of each thread; none: as many as `compare` runs.
     pub operations: Option<u64>,
+    /// Other numbers of operations, of workloads whose operations take longer.
+    #[serde(default)]
+    pub operations_of: BTreeMap<String, u64>,
     /// Workloads to take the mean over; none: the five of MICRO'15, Table 2.
     #[serde(default)]
     pub workloads: Vec<String>,
@@ -63,6 +67,9 @@ pub struct DesignFigure {
     pub geometric: bool,
     /// What is shown for whom.
     pub series: Vec<Series>,
+    /// Other values of parameters that nobody published.
+    #[serde(default)]
+    pub varied: Vec<Varied>,
 }
 
 /// What a figure shows.
@@ -83,10 +90,18 @@ pub enum Metric {
 pub struct Series {
     pub name: String,
     pub design: String,
+    /// Other designs for single workloads, which have other flushes; what they are compared with
+    /// has, too.
+    #[serde(default)]
+    pub designs: BTreeMap<String, String>,
+    /// The design that it is relative to; none: the figure's.
+    pub baseline: Option<String>,
     /// Leaves the threads' flushes to flushers.
     pub ribbon: Option<CellRibbon>,
     /// The paper's mean; none if it has no such bar.
     pub paper: Option<f64>,
+    /// The paper's highest value, of whatever workload; a single value as those below.
+    pub paper_most: Option<f64>,
     /// The paper's value for single workloads, by the names of ours.
     #[serde(default)]
     pub workloads: BTreeMap<String, f64>,
@@ -117,9 +132,16 @@ pub struct FigureRecord {
     /// What the paper states for single workloads.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub paper_workloads: Map<String, Value>,
-    /// Workloads whose values are further apart than the figure allows.
+    /// What the paper states as the highest value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paper_most: Option<f64>,
+    /// Workloads whose values are further apart than the figure allows; "highest" stands for the
+    /// highest value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub far: Vec<String>,
+    /// What would be measured with other values of parameters that nobody published.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub varied: Vec<VariedValue>,
     pub design: String,
     pub machine: String,
     pub seed: u64,
@@ -141,22 +163,36 @@ impl Kind for DesignFigure {
             let what = "metric = \"throughput\" or \"time\" needs a baseline, no other has one";
             return Err(what.into());
         }
+        let range = 1..=plan::OPERATIONS_MAX;
+        let mut others = self.operations_of.iter();
+        let is_wrong =
+            |(name, n): &(&String, &u64)| !self.workloads.contains(*name) || !range.contains(*n);
+        if let Some((other, _)) = others.find(is_wrong) {
+            return Err(format!(
+                "operations_of has {other}; give one of the figure's workloads, and {} to {}",
+                range.start(),
+                range.end()
+            ));
+        }
         self.check_stated()
     }
 
     fn run(
         figures: &[&DesignFigure],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<(Vec<FigureRecord>, bool), LabError> {
+        let varied = if options.is_varied { varied::copies(figures) } else { Vec::new() };
+        let figures: Vec<&DesignFigure> = figures.iter().copied().chain(&varied).collect();
         let plans: Result<Vec<Plan>, LabError> =
             figures.iter().map(|figure| figure.plan(options)).collect();
         let plans = plans?;
         let mut shared = share(&plans);
         for machine in &mut shared {
             let Shared { machine, points, cells, .. } = machine;
-            *cells = run_points(machine, points, options.jobs, progress, stop)?;
+            let run = |point: &Point| run_cell(machine, point, runner.stop);
+            let done = runner.all_kept(&format!("{machine:?}"), points, run)?;
+            *cells = done.into_iter().flatten().collect();
         }
         let wanted: usize = shared.iter().map(|machine| machine.points.len()).sum();
         let done: usize = shared.iter().map(|machine| machine.cells.len()).sum();
@@ -167,18 +203,49 @@ impl Kind for DesignFigure {
             let series = figure.series.iter();
             records.extend(series.filter_map(|s| record(figure, s, plan, cells, options)));
         }
-        Ok((records, done == wanted))
+        Ok((varied::fold(records), done == wanted))
     }
 
     fn holds(&self, records: &[&FigureRecord]) -> bool {
         records.iter().all(|record| record.holds) && far(records) == self.far
     }
 
+    fn published_values(&self, records: &[&FigureRecord]) -> Vec<PublishedValue> {
+        let of = |record: &&FigureRecord| {
+            let FigureRecord { series, holds, far, tolerance, measured, .. } = *record;
+            let is_percent = self.metric == Metric::ConflictingEpochs;
+            let as_it_is = |value: PublishedValue| match is_percent {
+                true => value.percent(),
+                false => value,
+            };
+            let mean = record.paper.map(|paper| {
+                let numbers = Numbers { paper, ours: *measured, tolerance: *tolerance };
+                PublishedValue::new(format!("{series}, mean"), numbers, *holds)
+                    .with_range(&record.varied)
+            });
+            let most = record.workloads.values().filter_map(Value::as_f64).max_by(f64::total_cmp);
+            let single = |(name, paper, ours): (&str, Option<f64>, Option<f64>)| {
+                let tolerance = self.workload_tolerance.unwrap_or(self.tolerance);
+                let numbers = Numbers { paper: paper?, ours: ours?, tolerance };
+                let holds = !far.iter().any(|other| other == name);
+                Some(PublishedValue::new(format!("{series}, {name}"), numbers, holds))
+            };
+            let of = |(name, paper): (&String, &Value)| {
+                single((name, paper.as_f64(), record.workloads.get(name)?.as_f64()))
+            };
+            let singles = record.paper_workloads.iter().filter_map(of);
+            let highest = single((HIGHEST, record.paper_most, most));
+            let all = mean.into_iter().chain(singles).chain(highest);
+            all.map(as_it_is).collect::<Vec<_>>()
+        };
+        records.iter().flat_map(of).collect()
+    }
+
     fn to_text(&self, records: &[&FigureRecord]) -> String {
         self.text(records)
     }
 
-    fn plots(&self, records: &[&FigureRecord]) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self, records: &[&FigureRecord]) -> Result<Vec<ResultFile>, ReportError> {
         let Some(first) = records.first() else { return Ok(Vec::new()) };
         let of = |workload: &String| {
             let value = |record: &&FigureRecord| record.workloads.get(workload)?.as_f64();
@@ -213,9 +280,14 @@ impl DesignFigure {
                  correct the name, or add it to workloads"
             ));
         }
-        let (far, count) = (self.far, stated().count());
+        let most = self.series.iter().filter(|series| series.paper_most.is_some());
+        let (far, count) = (self.far, stated().count() + most.count());
         if far > 0 && self.workload_tolerance.is_none() {
             return Err(format!("far = {far} needs a workload_tolerance to be far from"));
+        }
+        let others = self.series.iter().flat_map(|series| series.designs.keys());
+        if let Some(name) = others.into_iter().find(|name| !self.workloads.contains(name)) {
+            return Err(format!("a series has a design for '{name}', which is not in workloads"));
         }
         if far > count {
             return Err(format!("far = {far}, but its series state {count} values of workloads"));
@@ -225,16 +297,16 @@ impl DesignFigure {
 
     fn plan(&self, options: &FigureOptions) -> Result<Plan, LabError> {
         let mut designs: Vec<String> = Vec::new();
-        let series = self.series.iter().map(|series| &series.design);
+        let series = self.series.iter().flat_map(|series| {
+            series.baseline.iter().chain([&series.design]).chain(series.designs.values())
+        });
         for design in self.baseline.iter().chain(series) {
             if !designs.contains(design) {
                 designs.push(design.clone());
             }
         }
-        let operations = self.operations.unwrap_or(plan::OPERATIONS);
-        let divisor = if options.is_quick { QUICK_DIVISOR } else { 1 };
-        let settings: Vec<_> = self.settings.clone().into_iter().collect();
-        let machine = Machine::load(&self.machine)?.with(&self.machine_name(), &settings)?;
+        let is_quick = options.is_quick;
+        let machine = varied::machine_with(&self.machine, &self.settings)?;
         let options = CompareOptions {
             workloads: self.workloads.clone(),
             designs,
@@ -242,15 +314,18 @@ impl DesignFigure {
             threads: self.threads,
             seed: options.seed,
             crashes: 0,
-            operations: (operations / divisor).max(1),
+            operations: part(self.operations.unwrap_or(plan::OPERATIONS), is_quick),
             jobs: options.jobs,
             ..CompareOptions::default()
         };
         let mut plan = Plan::on(machine, &options)?;
-        self.add_kernels(&mut plan, options.operations < operations)?;
+        for (workload, operations) in &self.operations_of {
+            plan.set_operations(workload, part(*operations, is_quick));
+        }
+        self.add_kernels(&mut plan, is_quick)?;
         for series in &self.series {
             if let Some(ribbon) = &series.ribbon {
-                add_ribbon(&mut plan, ribbon, &series.design)?;
+                add_ribbon(&mut plan, ribbon, series)?;
             }
         }
         Ok(plan)
@@ -284,14 +359,52 @@ impl DesignFigure {
 
     /// The machine and what is set on it.
     fn machine_name(&self) -> String {
-        let settings = self.settings.iter().map(|(key, value)| format!(", {key} = {value}"));
-        self.machine.clone() + &settings.collect::<String>()
+        varied::machine_name(&self.machine, &self.settings)
     }
 }
 
-/// Adds to `plan`, for each workload, a point like that under `design`, with a Ribbon.
-fn add_ribbon(plan: &mut Plan, ribbon: &CellRibbon, design: &str) -> Result<(), LabError> {
-    let is_like = |point: &&Point| point.ribbon.is_none() && point.design.text == design;
+impl Varying for DesignFigure {
+    fn variations(&self) -> &[Varied] {
+        &self.varied
+    }
+
+    fn parts(&mut self) -> (&mut String, &mut Settings) {
+        (&mut self.name, &mut self.settings)
+    }
+}
+
+impl Variable for FigureRecord {
+    fn place(&self) -> (&str, &str, &str) {
+        (&self.figure, &self.series, self.point)
+    }
+
+    fn measured(&self) -> f64 {
+        self.measured
+    }
+
+    fn varied(&mut self) -> &mut Vec<VariedValue> {
+        &mut self.varied
+    }
+}
+
+impl Series {
+    /// The design that runs for a workload.
+    fn design_of(&self, workload: &str) -> &str {
+        self.designs.get(workload).unwrap_or(&self.design)
+    }
+
+    /// What it is compared with.
+    fn baseline_of<'a>(&'a self, workload: &str, of_figure: &'a str) -> &'a str {
+        let own = self.designs.get(workload).or(self.baseline.as_ref());
+        own.map_or(of_figure, String::as_str)
+    }
+}
+
+/// Adds to `plan`, for each workload, a point like that of the series, with a Ribbon.
+fn add_ribbon(plan: &mut Plan, ribbon: &CellRibbon, series: &Series) -> Result<(), LabError> {
+    let is_like = |point: &&Point| {
+        point.ribbon.is_none() && point.design.text == series.design_of(&point.workload)
+    };
     let plain: Vec<Point> = plan.points.iter().filter(is_like).cloned().collect();
     for point in plain {
         let point = Point { ribbon: Some(ribbon.options()), ..point };
@@ -301,6 +414,11 @@ fn add_ribbon(plan: &mut Plan, ribbon: &CellRibbon, design: &str) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// The operations of a figure, or of a quick look.
+fn part(operations: u64, is_quick: bool) -> u64 {
+    if is_quick { (operations / QUICK_DIVISOR).max(1) } else { operations }
 }
 
 /// A plan's point with the machine that it runs on.
@@ -361,9 +479,12 @@ fn record(
     let (mut workloads, mut flushed) = (Map::new(), BTreeMap::new());
     let (mut values, mut far, mut is_right) = (Vec::new(), Vec::new(), true);
     for workload in plan.workloads() {
-        let ours = cell(workload, &series.design, &ribbon)?;
+        let ours = cell(workload, series.design_of(workload), &ribbon)?;
         let faster = match &figure.baseline {
-            Some(baseline) => ours.throughput / cell(workload, baseline, &None)?.throughput,
+            Some(baseline) => {
+                let baseline = series.baseline_of(workload, baseline);
+                ours.throughput / cell(workload, baseline, &None)?.throughput
+            }
             None => 0.0,
         };
         let measured = match figure.metric {
@@ -380,6 +501,11 @@ fn record(
             far.push(workload.to_owned());
         }
     }
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let apart = series.paper_most.map(|paper| (most - paper).abs());
+    if apart.zip(figure.workload_tolerance).is_some_and(|(apart, least)| apart > least) {
+        far.push(HIGHEST.to_owned());
+    }
     let measured = mean(&values, figure.geometric);
     let is_near = series.paper.is_none_or(|paper| (measured - paper).abs() <= figure.tolerance);
     Some(FigureRecord {
@@ -393,11 +519,13 @@ fn record(
         workloads,
         flushed,
         paper_workloads: series.workloads.iter().map(|(k, v)| (k.clone(), json!(v))).collect(),
+        paper_most: series.paper_most,
         far,
+        varied: Vec::new(),
         design: series.design.clone(),
         machine: plan.machine_name.clone(),
         seed: options.seed,
-        operations: plan.points[0].operations,
+        operations: part(figure.operations.unwrap_or(plan::OPERATIONS), options.is_quick),
         quick: options.is_quick,
     })
 }

@@ -4,19 +4,18 @@
 //! memory with its stores and flushes counted (`seawall run W --mix M --dirtiness`), on one thread,
 //! so that the counts are the same everywhere.
 
-use super::{FigureOptions, Kind, MeanBars};
+use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue};
 use crate::LabError;
 use crate::commands::run::{
     DirtinessReport, NativeError, NativeOptions, NativeReport, check_native, run_native,
 };
-use crate::engine::jobs::{Piece, run_all};
+use crate::engine::jobs::{Piece, Runner};
+use crate::engine::kept::kept_as_written;
 use crate::engine::options::RequestOptions;
-use seawall_report::{Progress, ReportError, Svg, plain_table, text_of};
+use seawall_report::{ReportError, ResultFile, plain_table, text_of};
 use seawall_workloads::RequestMix;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// A quick look runs this part of the operations.
 const QUICK_DIVISOR: u64 = 5;
@@ -35,6 +34,8 @@ pub struct DirtinessFigure {
     pub source: String,
     /// Operations of each program, at least 1.
     pub operations: u64,
+    /// Entries at the start; none: the workload's own number.
+    pub entries: Option<u64>,
     /// The paper's mean, in per cent.
     pub paper: f64,
     /// How far from it ours may be.
@@ -50,6 +51,10 @@ pub struct DirtinessProgram {
     /// Requests instead of the workload's own operations.
     #[serde(default, deserialize_with = "mix")]
     pub mix: Option<RequestMix>,
+    /// Another number of operations.
+    pub operations: Option<u64>,
+    /// Another number of entries.
+    pub entries: Option<u64>,
 }
 
 fn mix<'de, D: Deserializer<'de>>(text: D) -> Result<Option<RequestMix>, D::Error> {
@@ -58,7 +63,7 @@ fn mix<'de, D: Deserializer<'de>>(text: D) -> Result<Option<RequestMix>, D::Erro
 }
 
 /// What was counted for a program, as `--json` writes it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirtinessRecord {
     pub figure: String,
     pub workload: String,
@@ -75,7 +80,10 @@ pub struct DirtinessRecord {
     pub counts: DirtinessReport,
 }
 
+kept_as_written!(DirtinessRecord);
+
 /// A program of a figure, to be run.
+#[derive(Debug)]
 struct Job<'a> {
     figure: &'a DirtinessFigure,
     program: &'a DirtinessProgram,
@@ -110,8 +118,7 @@ impl Kind for DirtinessFigure {
     fn run(
         figures: &[&DirtinessFigure],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<(Vec<DirtinessRecord>, bool), LabError> {
         let jobs: Result<Vec<_>, _> = figures.iter().map(|figure| figure.jobs(options)).collect();
         let jobs: Vec<Job<'_>> = jobs?.into_iter().flatten().collect();
@@ -130,7 +137,7 @@ impl Kind for DirtinessFigure {
                 counts: report.dirtiness.expect("it is told to count"),
             })
         };
-        let records = run_all(&jobs, options.jobs, progress, stop, count)?;
+        let records = runner.all_kept("", &jobs, count)?;
         let is_whole = records.iter().all(Option::is_some);
         Ok((records.into_iter().flatten().collect(), is_whole))
     }
@@ -140,6 +147,17 @@ impl Kind for DirtinessFigure {
         records.len() == self.programs.len() && apart <= self.tolerance
     }
 
+    fn published_values(&self, records: &[&DirtinessRecord]) -> Vec<PublishedValue> {
+        match records.is_empty() {
+            true => Vec::new(),
+            false => {
+                let ours = DirtinessFigure::mean(records);
+                let numbers = Numbers { paper: self.paper, ours, tolerance: self.tolerance };
+                vec![PublishedValue::new("mean", numbers, self.holds(records)).percent()]
+            }
+        }
+    }
+
     fn to_text(&self, records: &[&DirtinessRecord]) -> String {
         let DirtinessFigure { name, title, source, paper, tolerance, .. } = self;
         let mut text = format!("{name}: {title}\n  paper: {source}\n");
@@ -147,9 +165,16 @@ impl Kind for DirtinessFigure {
             return text + "  nothing was measured\n\n";
         };
         let quick = if first.quick { " (quick)" } else { "" };
-        let DirtinessRecord { operations, seed, .. } = first;
-        let _ = writeln!(text, "  ours:  {operations} operations each, seed {seed}{quick}\n");
-        let head = ["program", "dirty %", "lines/op", "<= 8 B %", "clean/op", "past caches/op"];
+        let _ = writeln!(text, "  ours:  seed {}{quick}\n", first.seed);
+        let head = [
+            "program",
+            "operations",
+            "dirty %",
+            "lines/op",
+            "<= 8 B %",
+            "clean/op",
+            "past caches/op",
+        ];
         let mut table = plain_table(&head, 1..head.len());
         for DirtinessRecord { workload, mix, operations, counts, .. } in records {
             let each = |count: u64| format!("{:.2}", count as f64 / *operations as f64);
@@ -160,6 +185,7 @@ impl Kind for DirtinessFigure {
             let small = 100.0 * counts.eighths[0] as f64 / counts.lines.max(1) as f64;
             table.add_row(vec![
                 mix.as_ref().map_or(workload.clone(), |mix| format!("{workload}, {mix}")),
+                operations.to_string(),
                 share(counts.percent),
                 each(counts.lines),
                 share(small),
@@ -178,7 +204,7 @@ impl Kind for DirtinessFigure {
         text
     }
 
-    fn plots(&self, records: &[&DirtinessRecord]) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self, records: &[&DirtinessRecord]) -> Result<Vec<ResultFile>, ReportError> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
@@ -206,9 +232,13 @@ impl DirtinessFigure {
         let mut jobs = Vec::new();
         for program in &self.programs {
             let options = NativeOptions {
-                ops: Some(self.operations.div_ceil(divisor)),
+                ops: Some(program.operations.unwrap_or(self.operations).div_ceil(divisor)),
                 seed: options.seed,
-                requests: RequestOptions { mix: program.mix, ..RequestOptions::default() },
+                requests: RequestOptions {
+                    mix: program.mix,
+                    entries: program.entries.or(self.entries),
+                    ..RequestOptions::default()
+                },
                 dirtiness: true,
                 ..NativeOptions::default()
             };

@@ -2,15 +2,16 @@
 //! defragmentation (FFCCD, ISCA'22, section 7.2 and equation 1).
 //!
 //! A program fills its structure, then removes four fifths, puts them back and removes four fifths
-//! again. In these three phases its footprint is looked at many times: the pages of 4 KiB that hold
-//! a part of a live object. That does not depend on time, so the program runs on the simplest
+//! again. In these three phases its footprint is looked at many times: the pages that hold a
+//! part of a live object. That does not depend on time, so the program runs on the simplest
 //! machine, with its threads in turn, and the numbers are the same everywhere.
 
-use super::{FigureOptions, Kind, MeanBars};
+use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue, checked_each};
 use crate::LabError;
-use crate::engine::jobs::{Piece, run_all};
+use crate::engine::jobs::{Piece, Runner};
+use crate::engine::kept::kept_as_written;
 use seawall_memory::{Image, layer};
-use seawall_report::{Progress, ReportError, Svg, plain_table, text_of};
+use seawall_report::{ReportError, ResultFile, plain_table, text_of};
 use seawall_runtime::HeapStats;
 use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{
@@ -44,10 +45,16 @@ pub struct FragmentationFigure {
     pub entries: u64,
     /// As many as the paper has, for `--full`.
     pub full_entries: u64,
+    /// KiB of the pages that are counted.
+    pub page_kib: u64,
+    /// The same for `--full`.
+    pub full_page_kib: u64,
     /// Ways to defragment, each a column.
     pub ways: Vec<Way>,
     /// How far from the paper's mean ours may be, in points.
     pub tolerance: f64,
+    /// What the values depend on that is not public, if they do.
+    pub not_public: Option<String>,
     pub programs: Vec<FragmentationProgram>,
 }
 
@@ -60,6 +67,11 @@ pub struct Way {
     /// When and how.
     #[serde(deserialize_with = "options")]
     pub options: DefragOptions,
+    /// As published: the steps between two checks, as a share of the entries at the start.
+    pub check_share: Option<f64>,
+    /// Whether the paper's mean is not held: another reading of what it says.
+    #[serde(default)]
+    pub is_reading: bool,
     /// The paper's mean reduction, in per cent.
     pub paper: Option<f64>,
 }
@@ -81,7 +93,7 @@ fn options<'de, D: Deserializer<'de>>(text: D) -> Result<DefragOptions, D::Error
 }
 
 /// What was measured of a program, as `--json` writes it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FragmentationRecord {
     pub figure: String,
     /// The program, as the paper calls it.
@@ -94,6 +106,8 @@ pub struct FragmentationRecord {
     pub seed: u64,
     /// True if it was a quick look with fewer entries.
     pub quick: bool,
+    /// KiB of the pages that were counted.
+    pub page_kib: u64,
     /// Bytes of live objects, the mean over the run.
     pub live: f64,
     /// Bytes of pages without defragmentation, the mean over the run.
@@ -102,6 +116,8 @@ pub struct FragmentationRecord {
     pub footprints: Vec<f64>,
 }
 
+kept_as_written!(FragmentationRecord);
+
 impl FragmentationRecord {
     /// By how much a way reduces what is too much, in per cent (equation 1).
     pub fn reduction(&self, way: usize) -> f64 {
@@ -109,6 +125,7 @@ impl FragmentationRecord {
     }
 }
 
+#[derive(Debug)]
 struct Job<'a> {
     figure: &'a FragmentationFigure,
     program: &'a FragmentationProgram,
@@ -139,6 +156,9 @@ impl Kind for FragmentationFigure {
             if !entry.is_some_and(|entry| entry.moves) {
                 return Err(format!("{name}: the objects of {workload} do not move"));
             }
+            if self.page_kib.min(self.full_page_kib) == 0 {
+                return Err("page_kib or full_page_kib is 0; each must be at least 1".into());
+            }
             if paper.len() != self.ways.len() || !(1..=64).contains(threads) {
                 return Err(format!("{name}: give a value for each way, and 1 to 64 threads"));
             }
@@ -149,26 +169,29 @@ impl Kind for FragmentationFigure {
     fn run(
         figures: &[&FragmentationFigure],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<(Vec<FragmentationRecord>, bool), LabError> {
         let jobs: Vec<Job<'_>> = figures.iter().flat_map(|figure| figure.jobs(options)).collect();
         let measure = |job: &Job<'_>| {
             let Job { figure, program, entries, seed } = job;
-            let run = |defragment| {
+            let run = |defragment: Option<DefragOptions>| {
                 let FragmentationProgram { workload, threads, .. } = program;
                 let footprint = Footprint {
                     threads: *threads,
                     entries: *entries,
                     seed: *seed,
                     defragment,
-                    stop,
+                    page: figure.pages(options) << 10,
+                    stop: runner.stop,
                 };
                 with_workload(workload, footprint)?
             };
             let (live, plain) = run(None)?;
-            let footprints: Result<Vec<f64>, LabError> =
-                figure.ways.iter().map(|way| Ok(run(Some(way.options))?.1)).collect();
+            let footprints: Result<Vec<f64>, LabError> = figure
+                .ways
+                .iter()
+                .map(|way| Ok(run(Some(checked_each(way.options, way.check_share, *entries)))?.1))
+                .collect();
             Ok(FragmentationRecord {
                 figure: figure.name.clone(),
                 program: program.name.clone(),
@@ -177,22 +200,43 @@ impl Kind for FragmentationFigure {
                 entries: *entries,
                 seed: *seed,
                 quick: options.is_quick,
+                page_kib: figure.pages(options),
                 live,
                 plain,
                 footprints: footprints?,
             })
         };
-        let records = run_all(&jobs, options.jobs, progress, stop, measure)?;
-        let is_whole = records.iter().all(Option::is_some) && !stop.load(Ordering::Relaxed);
+        let records = runner.all_kept("", &jobs, measure)?;
+        let is_whole = records.iter().all(Option::is_some) && !runner.stop.load(Ordering::Relaxed);
         Ok((records.into_iter().flatten().collect(), is_whole))
     }
 
     fn holds(&self, records: &[&FragmentationRecord]) -> bool {
         let holds = |way: usize| {
-            let paper = self.ways[way].paper;
-            paper.is_none_or(|paper| (self.mean(records, way) - paper).abs() <= self.tolerance)
+            let Way { paper, is_reading, .. } = self.ways[way];
+            is_reading
+                || paper
+                    .is_none_or(|paper| (self.mean(records, way) - paper).abs() <= self.tolerance)
         };
         records.len() == self.programs.len() && (0..self.ways.len()).all(holds)
+    }
+
+    fn published_values(&self, records: &[&FragmentationRecord]) -> Vec<PublishedValue> {
+        if records.is_empty() {
+            return Vec::new();
+        }
+        let of = |(place, way): (usize, &Way)| {
+            let paper = way.paper.filter(|_| !way.is_reading)?;
+            let ours = self.mean(records, place);
+            let numbers = Numbers { paper, ours, tolerance: self.tolerance };
+            let holds = (ours - paper).abs() <= self.tolerance;
+            let value = PublishedValue::new(way.name.clone(), numbers, holds).percent();
+            Some(match &self.not_public {
+                Some(why) if !holds => value.not_public(why),
+                _ => value,
+            })
+        };
+        self.ways.iter().enumerate().filter_map(of).collect()
     }
 
     fn to_text(&self, records: &[&FragmentationRecord]) -> String {
@@ -201,16 +245,16 @@ impl Kind for FragmentationFigure {
         let Some(first) = records.first() else {
             return text + "  nothing was measured\n\n";
         };
-        let FragmentationRecord { entries, seed, quick, .. } = first;
+        let FragmentationRecord { entries, seed, quick, page_kib, .. } = first;
         let quick = if *quick { " (quick)" } else { "" };
         let _ = writeln!(
             text,
-            "  ours:  {entries} entries, three phases, seed {seed}{quick}; MiB are means over \
-             them\n"
+            "  ours:  {entries} entries, three phases, pages of {page_kib} KiB, seed \
+             {seed}{quick};\n         MiB are means over the phases\n"
         );
         let mut head = vec!["program".to_owned(), "live MiB".into(), "without".into()];
         for Way { name, .. } in &self.ways {
-            head.extend([name.clone(), "less %".into(), "paper %".into()]);
+            head.extend([name.clone(), "less % (paper)".into()]);
         }
         let head: Vec<&str> = head.iter().map(String::as_str).collect();
         let mut table = plain_table(&head, 1..head.len());
@@ -220,23 +264,23 @@ impl Kind for FragmentationFigure {
             let paper = |way: usize| program.and_then(|program| program.paper[way]);
             let mut row = vec![record.program.clone(), mib(record.live), mib(record.plain)];
             for way in 0..self.ways.len() {
-                let stated = paper(way).map_or("-".into(), |value| format!("{value:.1}"));
-                let ours = format!("{:.1}", record.reduction(way));
-                row.extend([mib(record.footprints[way]), ours, stated]);
+                let stated = paper(way).map_or(String::new(), |value| format!(" ({value:.1})"));
+                let less = format!("{:.1}{stated}", record.reduction(way));
+                row.extend([mib(record.footprints[way]), less]);
             }
             table.add_row(row);
         }
         text += &text_of(&table);
         text.push('\n');
-        for (way, Way { name, paper, options }) in self.ways.iter().enumerate() {
+        for (way, Way { name, paper, options, is_reading, .. }) in self.ways.iter().enumerate() {
             let mean = self.mean(records, way);
             let stated = paper.map_or(String::new(), |paper| {
-                let held = if (mean - paper).abs() <= *tolerance {
-                    "it holds"
-                } else {
-                    "it does NOT hold"
+                let held = match (mean - paper).abs() <= *tolerance {
+                    _ if *is_reading => "it is not held".to_owned(),
+                    true => format!("it holds (within {tolerance:.0})"),
+                    false => format!("it does NOT hold (within {tolerance:.0})"),
                 };
-                format!("; the paper's is {paper:.1} %; {held} (within {tolerance:.0})")
+                format!("; the paper's is {paper:.1} %; {held}")
             });
             let DefragOptions { trigger, target, .. } = options;
             let _ = writeln!(
@@ -248,7 +292,7 @@ impl Kind for FragmentationFigure {
         text
     }
 
-    fn plots(&self, records: &[&FragmentationRecord]) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self, records: &[&FragmentationRecord]) -> Result<Vec<ResultFile>, ReportError> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
@@ -279,6 +323,11 @@ impl FragmentationFigure {
         };
         let seed = options.seed;
         self.programs.iter().map(move |program| Job { figure: self, program, entries, seed })
+    }
+
+    /// KiB of the pages that are counted.
+    fn pages(&self, options: &FigureOptions) -> u64 {
+        if options.is_full { self.full_page_kib } else { self.page_kib }
     }
 
     /// Our mean reduction by a way over the programs for which the paper has one.
@@ -317,6 +366,8 @@ struct Footprint<'a> {
     entries: u64,
     seed: u64,
     defragment: Option<DefragOptions>,
+    /// Bytes of the pages that are counted.
+    page: u64,
     stop: &'a AtomicBool,
 }
 
@@ -324,7 +375,7 @@ impl Visitor for Footprint<'_> {
     type Output = Result<(f64, f64), LabError>;
 
     fn visit<W: Workload>(self) -> Self::Output {
-        let Footprint { threads, entries, seed, defragment, stop } = self;
+        let Footprint { threads, entries, seed, defragment, page, stop } = self;
         let collect = Collect::by_steps(defragment);
         let setup = Setup { entries, seed, collect, ..Setup::of::<W>(threads) };
         setup.check()?;
@@ -353,7 +404,7 @@ impl Visitor for Footprint<'_> {
                     damage: error.into(),
                 };
                 let HeapStats { live: now, pages: used, .. } =
-                    heap.stats(&image).map_err(damaged)?;
+                    heap.stats_on_pages(&image, page).map_err(damaged)?;
                 (live, pages, looks) = (live + now as f64, pages + used as f64, looks + 1.0);
                 if stop.load(Ordering::Relaxed) {
                     break;

@@ -4,24 +4,28 @@
 //! and its value the mean over the programs of cycles over cycles of the baseline. The papers'
 //! bars of the single programs are lost, but for what their texts say.
 
-use super::{FigureOptions, Kind, stem};
+use super::varied::{self, Settings, Variable, Varied, VariedValue, Varying};
+use super::{FigureOptions, Kind, Numbers, PublishedValue, stem};
 use crate::LabError;
 use crate::commands::compare::plan::designs;
 use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, run_kernel};
 use crate::commands::kernels::{check_point, entry};
-use crate::engine::jobs::run_all;
+use crate::engine::jobs::Runner;
 use crate::engine::options::{once, threads_of};
 use crate::engine::spent::Spent;
-use seawall_report::{Progress, ReportError, Svg};
+use programs::MeasuredPrograms;
+use seawall_report::{ReportError, ResultFile};
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{KERNELS, KernelEntry};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 mod plot;
+mod programs;
 mod text;
+
+pub use programs::ProgramValue;
+pub(super) use programs::find as find_programs;
 
 /// A figure of kernels, as its file describes it.
 #[derive(Clone, Debug, Deserialize)]
@@ -37,12 +41,19 @@ pub struct KernelFigure {
     /// Where the paper says so.
     pub source: String,
     pub machine: String,
+    /// What is set otherwise on it, as in `"core.count" = 32`.
+    #[serde(default)]
+    pub settings: Settings,
     /// The design whose time is 1.
     pub baseline: String,
     /// Kernels; none: all of the table.
     #[serde(default)]
     pub kernels: Vec<String>,
+    /// What of the programs the paper measures; by default whole programs.
+    #[serde(default = "whole")]
+    pub extent: Extent,
     /// Those of them that the paper names, which get a mean of their own.
+    #[serde(default)]
     pub named: Vec<String>,
     /// How far from the paper's a value may be.
     pub tolerance: f64,
@@ -52,6 +63,11 @@ pub struct KernelFigure {
     pub conflicts: Option<Conflicts>,
     /// What else a reader has to know.
     pub note: String,
+    /// Other values of parameters that nobody published.
+    #[serde(default)]
+    pub varied: Vec<Varied>,
+    /// The file of what the programs themselves take, if they were run.
+    pub programs: Option<String>,
 }
 
 /// A series of a figure of kernels.
@@ -95,10 +111,17 @@ pub struct KernelFigureRecord {
     /// What was published of it.
     pub paper: Option<f64>,
     pub measured: f64,
-    /// How far apart they may be.
+    /// What the programs took that the kernel stands for; of a mean, that with the programs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ProgramValue>,
+    /// How far apart the paper's value and that of a program that is compared, or else ours, may
+    /// be.
     pub tolerance: f64,
     /// Whether they are no further apart than that; none if nothing was published.
     pub holds: Option<bool>,
+    /// What would be measured with other values of parameters that nobody published.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub varied: Vec<VariedValue>,
     /// Of a kernel: what was counted.
     pub run: Option<RunRecord>,
     /// Of a kernel: where the time of its threads went.
@@ -136,11 +159,15 @@ pub struct RunRecord {
     pub channels_busy: f64,
 }
 
-type Key = (String, String, usize);
+fn whole() -> Extent {
+    Extent::Whole
+}
+
+type Key = (String, String, usize, &'static str);
 type Runs = BTreeMap<Key, KernelRun>;
 
 fn key(point: &KernelPoint) -> Key {
-    (point.kernel.clone(), point.design.text.clone(), point.threads)
+    (point.kernel.clone(), point.design.text.clone(), point.threads, point.extent.name())
 }
 
 /// Adds a point that is not there yet.
@@ -168,6 +195,9 @@ impl Kind for KernelFigure {
         once("kernel", &self.kernels).map_err(text)?;
         once("series", &series).map_err(text)?;
         let is_series = |name: &String| self.series.iter().any(|series| series.name == *name);
+        if let Some(name) = &self.programs {
+            programs::load(name)?.check(self, &names)?;
+        }
         match &self.conflicts {
             Some(conflicts) if !is_series(&conflicts.series) => {
                 Err(format!("conflicts.series = '{}' is none of its series", conflicts.series))
@@ -179,28 +209,33 @@ impl Kind for KernelFigure {
     fn run(
         figures: &[&KernelFigure],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<(Vec<KernelFigureRecord>, bool), LabError> {
-        let (mut records, mut is_whole) = (Vec::new(), true);
-        let mut machines: Vec<&str> = figures.iter().map(|figure| &*figure.machine).collect();
+        let varied = if options.is_varied { varied::copies(figures) } else { Vec::new() };
+        let figures: Vec<&KernelFigure> = figures.iter().copied().chain(&varied).collect();
+        let (programs, mut is_whole) = programs::of(&figures, options, runner)?;
+        let mut records = Vec::new();
+        let mut machines: Vec<String> =
+            figures.iter().map(|figure| figure.machine_name()).collect();
         machines.sort_unstable();
         machines.dedup();
         let mut prepared = Vec::new();
         for name in machines {
-            let machine = Machine::load(name)?;
+            let like = |figure: &&&KernelFigure| figure.machine_name() == name;
+            let Some(first) = figures.iter().find(like) else { continue };
+            let machine = varied::machine_with(&first.machine, &first.settings)?;
             let mut points: Vec<KernelPoint> = Vec::new();
-            for figure in figures.iter().filter(|figure| figure.machine == name) {
+            for figure in figures.iter().filter(like) {
                 for point in figure.points(&machine, options)? {
                     add(&mut points, point);
                 }
             }
             prepared.push((name, machine, points));
         }
-        let mut done: BTreeMap<&str, (Machine, Runs)> = BTreeMap::new();
+        let mut done: BTreeMap<String, (Machine, Runs)> = BTreeMap::new();
         for (name, machine, points) in prepared {
-            let run = |point: &KernelPoint| run_kernel(&machine, point, stop);
-            let runs = run_all(&points, options.jobs, progress, stop, run)?;
+            let run = |point: &KernelPoint| run_kernel(&machine, point, runner.stop);
+            let runs = runner.all_kept(&format!("{machine:?}"), &points, run)?;
             is_whole &= runs.iter().all(Option::is_some);
             let runs: Runs = points
                 .iter()
@@ -210,12 +245,13 @@ impl Kind for KernelFigure {
             done.insert(name, (machine, runs));
         }
         for figure in figures {
-            if let Some((machine, runs)) = done.get(&*figure.machine) {
-                let view = View { figure, machine, runs, options };
+            if let Some((machine, runs)) = done.get(&figure.machine_name()) {
+                let programs = figure.programs.as_ref().and_then(|name| programs.get(name));
+                let view = View { figure, machine, runs, options, programs };
                 records.extend(view.records());
             }
         }
-        Ok((records, is_whole))
+        Ok((varied::fold(records), is_whole))
     }
 
     fn holds(&self, records: &[&KernelFigureRecord]) -> bool {
@@ -224,20 +260,67 @@ impl Kind for KernelFigure {
         })
     }
 
+    fn published_values(&self, records: &[&KernelFigureRecord]) -> Vec<PublishedValue> {
+        let of = |record: &&KernelFigureRecord| {
+            let value = format!("{}, {}", record.series, record.point);
+            let (paper, ours) = (record.paper?, record.compared());
+            let numbers = Numbers { paper, ours, tolerance: record.tolerance };
+            let stand_in = Some(record.measured).filter(|measured| *measured != ours);
+            let value = PublishedValue::new(value, numbers, record.holds?);
+            let value = PublishedValue { stand_in, ..value }.with_range(&record.varied);
+            Some(if record.point == text::CONFLICTS { value.percent() } else { value })
+        };
+        records.iter().filter_map(of).collect()
+    }
+
+    fn about_programs(&self) -> String {
+        let file = self.programs.as_deref().map(programs::load);
+        file.and_then(Result::ok).map_or_else(String::new, |programs| programs.to_markdown())
+    }
+
     fn to_text(&self, records: &[&KernelFigureRecord]) -> String {
         self.text(records)
     }
 
-    fn plots(&self, records: &[&KernelFigureRecord]) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self, records: &[&KernelFigureRecord]) -> Result<Vec<ResultFile>, ReportError> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
         let svg = self.bars(records).map_err(ReportError::plot)?;
-        Ok(vec![Svg { file: format!("{}.svg", stem(&self.name)), text: svg }])
+        Ok(vec![ResultFile { file: format!("{}.svg", stem(&self.name)), text: svg }])
+    }
+}
+
+impl Varying for KernelFigure {
+    fn variations(&self) -> &[Varied] {
+        &self.varied
+    }
+
+    fn parts(&mut self) -> (&mut String, &mut Settings) {
+        (&mut self.name, &mut self.settings)
+    }
+}
+
+impl Variable for KernelFigureRecord {
+    fn place(&self) -> (&str, &str, &str) {
+        (&self.figure, &self.series, &self.point)
+    }
+
+    fn measured(&self) -> f64 {
+        self.measured
+    }
+
+    fn varied(&mut self) -> &mut Vec<VariedValue> {
+        &mut self.varied
     }
 }
 
 impl KernelFigure {
+    /// The machine and what is set on it.
+    fn machine_name(&self) -> String {
+        varied::machine_name(&self.machine, &self.settings)
+    }
+
     /// Its kernels.
     fn entries(&self) -> Result<Vec<&'static KernelEntry>, String> {
         if self.kernels.is_empty() {
@@ -260,7 +343,7 @@ impl KernelFigure {
             threads,
             size: Some(if options.is_quick { kernel.quick } else { kernel.size }),
             seed: options.seed,
-            extent: Extent::Whole,
+            extent: self.extent,
         }
     }
 
@@ -289,12 +372,29 @@ impl KernelFigure {
     }
 }
 
+impl KernelFigureRecord {
+    /// What is compared with the paper's value: that of the program, where there is one.
+    pub(crate) fn compared(&self) -> f64 {
+        self.programs.iter().find(|program| program.held).map_or(self.measured, |of| of.value)
+    }
+}
+
+/// A kernel under a series, over the baseline.
+struct Ratios {
+    kernel: &'static str,
+    whole: f64,
+    parallel: f64,
+    /// Of the program that it stands for.
+    program: Option<f64>,
+}
+
 /// A figure with the runs that it is made of.
 struct View<'a> {
     figure: &'a KernelFigure,
     machine: &'a Machine,
     runs: &'a Runs,
     options: &'a FigureOptions,
+    programs: Option<&'a MeasuredPrograms>,
 }
 
 impl View<'_> {
@@ -307,7 +407,7 @@ impl View<'_> {
         let threads = series.threads.unwrap_or(self.machine.core.count);
         let run = |kernel: &str, design: &str| {
             let design = Choice::parse(design).ok()?.text;
-            self.runs.get(&(kernel.to_owned(), design, threads))
+            self.runs.get(&(kernel.to_owned(), design, threads, self.figure.extent.name()))
         };
         let mut records = Vec::new();
         let (mut conflicts, mut ratios) = ([0; 2], Vec::new());
@@ -316,39 +416,71 @@ impl View<'_> {
             let base = run(entry.name, &self.figure.baseline)?;
             let ratio = ours.cycles as f64 / base.cycles as f64;
             let record = self.run_record(ours, base);
-            ratios.push((entry.name, ratio, record.parallel));
+            let programs =
+                self.programs.map_or(Vec::new(), |programs| programs.values(entry.name, series));
+            let held = programs.iter().find(|program| program.held);
+            ratios.push(Ratios {
+                kernel: entry.name,
+                whole: ratio,
+                parallel: record.parallel,
+                program: held.map(|program| program.value),
+            });
             conflicts = [conflicts[0] + record.conflicts[0], conflicts[1] + record.conflicts[1]];
             let stated = series.stated.get(entry.name).copied();
             let core_cycles = ours.cycles * threads as u64;
             let spent = Some(Spent { core_cycles, stalls: ours.stalls });
-            let record = self.record(series, entry.name, stated, ratio, Some(record));
+            let record = self.record(series, entry.name, (stated, ratio, programs), Some(record));
             records.push(KernelFigureRecord { spent, ..record });
         }
-        let all = mean(ratios.iter().map(|(_, ratio, _)| *ratio));
-        records.push(self.record(series, text::MEAN, Some(series.paper), all, None));
-        let is_named = |name: &str| self.figure.named.iter().any(|other| other == name);
-        if !self.figure.named.is_empty() {
-            let named = ratios.iter().filter(|(name, ..)| is_named(name));
-            let named = mean(named.map(|(_, ratio, _)| *ratio));
-            records.push(self.record(series, text::NAMED, None, named, None));
-        }
-        let parallel = mean(ratios.iter().map(|(.., parallel)| *parallel));
-        records.push(self.record(series, text::PARALLEL, None, parallel, None));
+        records.extend(self.means(series, &ratios));
         if let Some(stated) = self.figure.conflicts.as_ref().filter(|c| c.series == series.name) {
             let percent = 100.0 * conflicts[0] as f64 / (conflicts[0] + conflicts[1]).max(1) as f64;
-            let paper = Some(stated.inter_percent);
-            let record = self.record(series, text::CONFLICTS, paper, percent, None);
+            let of_programs = self.programs.and_then(|programs| programs.inter_percent(series));
+            let programs = of_programs.map(|value| self.of_programs(value)).into_iter().collect();
+            let values = (Some(stated.inter_percent), percent, programs);
+            let record = self.record(series, text::CONFLICTS, values, None);
             records.push(held_to(record, stated.tolerance));
         }
         Some(records)
+    }
+
+    /// The means of a series.
+    fn means(&self, series: &KernelSeries, ratios: &[Ratios]) -> Vec<KernelFigureRecord> {
+        let mut records = Vec::new();
+        let named = &self.figure.named;
+        let is_named = |ratios: &&Ratios| named.iter().any(|name| name == ratios.kernel);
+        for (point, paper) in [(text::MEAN, Some(series.paper)), (text::NAMED, None)] {
+            let of: Vec<&Ratios> = match point {
+                text::NAMED => ratios.iter().filter(is_named).collect(),
+                _ => ratios.iter().collect(),
+            };
+            if of.is_empty() {
+                continue;
+            }
+            let has_programs = of.iter().any(|ratios| ratios.program.is_some());
+            let with_programs =
+                mean(of.iter().map(|ratios| ratios.program.unwrap_or(ratios.whole)));
+            let programs = has_programs.then(|| self.of_programs(with_programs));
+            let ours = mean(of.iter().map(|ratios| ratios.whole));
+            let values = (paper, ours, programs.into_iter().collect());
+            records.push(self.record(series, point, values, None));
+        }
+        let parallel = mean(ratios.iter().map(|ratios| ratios.parallel));
+        records.push(self.record(series, text::PARALLEL, (None, parallel, Vec::new()), None));
+        records
+    }
+
+    /// What stands beside the mean of the kernels.
+    fn of_programs(&self, value: f64) -> ProgramValue {
+        let again = self.programs.is_some_and(MeasuredPrograms::are_again);
+        ProgramValue { name: text::WITH_PROGRAMS.into(), value, held: true, again }
     }
 
     fn record(
         &self,
         series: &KernelSeries,
         point: &str,
-        paper: Option<f64>,
-        measured: f64,
+        (paper, measured, programs): (Option<f64>, f64, Vec<ProgramValue>),
         run: Option<RunRecord>,
     ) -> KernelFigureRecord {
         let record = KernelFigureRecord {
@@ -357,12 +489,14 @@ impl View<'_> {
             point: point.to_owned(),
             paper,
             measured,
+            programs,
             tolerance: 0.0,
             holds: None,
+            varied: Vec::new(),
             run,
             spent: None,
             design: series.design.clone(),
-            machine: self.figure.machine.clone(),
+            machine: self.figure.machine_name(),
             threads: series.threads.unwrap_or(self.machine.core.count),
             seed: self.options.seed,
             quick: self.options.is_quick,
@@ -396,6 +530,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 fn held_to(mut record: KernelFigureRecord, tolerance: f64) -> KernelFigureRecord {
     record.tolerance = tolerance;
-    record.holds = record.paper.map(|paper| (record.measured - paper).abs() <= tolerance);
+    let value = record.compared();
+    record.holds = record.paper.map(|paper| (value - paper).abs() <= tolerance);
     record
 }

@@ -4,6 +4,7 @@
 //! what was measured for some figures of any kinds. Records come by kind, in the order of the
 //! table; text comes in the order of the figures.
 
+use super::page::Page;
 use super::*;
 
 macro_rules! kinds {
@@ -61,6 +62,8 @@ macro_rules! kinds {
             $($records: Vec<$Record>,)*
             is_strict: bool,
             is_partial: bool,
+            /// Runs that were kept in a file, if there is one.
+            taken: Option<usize>,
         }
 
         impl Figures {
@@ -77,6 +80,8 @@ macro_rules! kinds {
                 let names = figures.iter().map(|figure| figure.name().to_owned());
                 once("figure", &names.collect::<Vec<_>>())?;
                 check_jobs(options.jobs)?;
+                let kept = options.keep.as_deref().map(Kept::open).transpose()?;
+                let runner = Runner { jobs: options.jobs, progress, stop, kept: kept.as_ref() };
                 let mut is_partial = false;
                 $(
                     let of_kind: Vec<&$Figure> = figures
@@ -88,11 +93,13 @@ macro_rules! kinds {
                         .collect();
                     let ($records, is_whole) = match of_kind.is_empty() {
                         true => (Vec::new(), true),
-                        false => Kind::run(&of_kind, options, progress, stop)?,
+                        false => Kind::run(&of_kind, options, &runner)?,
                     };
                     is_partial |= !is_whole;
                 )*
-                Ok(Figures { figures, $($records,)* is_strict: options.strict, is_partial })
+                let taken = kept.map(|kept| kept.taken());
+                let is_strict = options.strict;
+                Ok(Figures { figures, $($records,)* is_strict, is_partial, taken })
             }
 
             $(
@@ -112,20 +119,56 @@ macro_rules! kinds {
                 hold && !self.is_partial
             }
 
-            /// What people read of each figure.
+            /// The published values of each figure, and which of them hold.
+            pub fn published_values(&self) -> Vec<(&str, Vec<PublishedValue>)> {
+                let of_figure = self.figures.iter().map(|figure| match figure {
+                    $(Figure::$Kind(figure) => {
+                        let records = of(&figure.name, &self.$records);
+                        (figure.name.as_str(), figure.published_values(&records))
+                    })*
+                });
+                of_figure.collect()
+            }
+
+            /// What people read of each figure, and behind several of them, how many values hold.
             pub fn to_text(&self) -> String {
                 let text = self.figures.iter().map(|figure| match figure {
                     $(Figure::$Kind(figure) => figure.to_text(&of(&figure.name, &self.$records)),)*
                 });
                 let partial = "PARTIAL: stopped before everything was measured\n";
-                text.collect::<String>() + if self.is_partial { partial } else { "" }
+                let tally = match self.figures.len() {
+                    0 | 1 => String::new(),
+                    _ => tally::text(&self.published_values()),
+                };
+                text.collect::<String>() + &tally + if self.is_partial { partial } else { "" }
             }
 
             pub(super) fn lines(&self) -> String {
                 [$(json_lines(&self.$records)),*].concat()
             }
 
-            pub(super) fn draw(&self) -> Result<Vec<Svg>, ReportError> {
+            pub(super) fn write_pages(&self) -> Result<Vec<ResultFile>, ReportError> {
+                let mut all = Vec::new();
+                for figure in &self.figures {
+                    all.extend(match figure {
+                        $(Figure::$Kind(figure) => {
+                            let records = of(&figure.name, &self.$records);
+                            Page {
+                                name: &stem(&figure.name),
+                                title: &figure.title,
+                                source: &figure.source,
+                                values: &figure.published_values(&records),
+                                programs: &figure.about_programs(),
+                                text: &figure.to_text(&records),
+                            }
+                            .files()?
+                        })*
+                    });
+                }
+                Ok(all)
+            }
+
+            pub(super) fn draw(&self) -> Result<Vec<ResultFile>, ReportError> {
                 let mut all = Vec::new();
                 for figure in &self.figures {
                     all.extend(match figure {
@@ -170,6 +213,11 @@ impl Figures {
     /// True if the run was stopped before everything was measured.
     pub fn is_partial(&self) -> bool {
         self.is_partial
+    }
+
+    /// How many runs were taken from the file where they are kept, if there is one.
+    pub(super) fn taken(&self) -> Option<usize> {
+        self.taken
     }
 
     /// True if a figure that does not hold is to be an error.

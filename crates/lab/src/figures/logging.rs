@@ -6,19 +6,18 @@
 //! a bound is our own claim: the adaptive log is never more than [`LOSS_MAX`] above the better of
 //! the two fixed ones that it chooses from.
 
-use super::{FigureOptions, Kind};
+use super::{FigureOptions, Kind, PublishedValue};
 use crate::LabError;
-use crate::engine::jobs::host_threads;
+use crate::engine::jobs::{Runner, host_threads};
 use measure::{Host, Place, Simulated};
 use rayon::prelude::*;
-use seawall_report::{Chart, Progress, ReportError, Svg};
+use seawall_report::{Chart, ReportError, ResultFile};
 use seawall_runtime::RouteChoice;
 use seawall_sim::{Choice, Machine, SimError};
 use seawall_workloads::memsys17::{Input, Log, Structure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 mod chart;
 mod measure;
@@ -93,13 +92,32 @@ pub struct Stated {
     pub basis: String,
     /// What of ours stands beside it.
     pub ours: Quantity,
-    /// Bytes of a string.
+    /// Bytes of a string, where it is about one size.
+    #[serde(default)]
     pub value_bytes: u64,
     /// Bytes of a string of the run that it is divided by.
     pub over_bytes: Option<u64>,
+    /// How many cycles an iteration takes at least where the bound applies.
+    #[serde(default)]
+    pub loop_cycles: f64,
+    /// How far from the number, or beyond the bound, ours may be; none: it is not held.
+    pub tolerance: Option<f64>,
+    /// Why it is not held.
+    pub not_held: Option<String>,
 }
 
-/// What of ours stands beside a number of the paper; all of the array and the uncacheable log.
+impl Stated {
+    /// The least and the most that ours may be.
+    fn bounds(&self) -> (f64, f64) {
+        let tolerance = self.tolerance.unwrap_or(0.0);
+        let least = self.paper.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.paper.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        (least - tolerance, most + tolerance)
+    }
+}
+
+/// What of ours stands beside a number of the paper; of the array and the uncacheable log, if not
+/// said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -111,6 +129,15 @@ pub enum Quantity {
     Ratio,
     /// The run over that with the paper's cacheable log.
     Speedup,
+    /// How much the speedup rises at most from one size of strings to the next; the number is the
+    /// most that it may.
+    SpeedupRise,
+    /// The highest speedup where an iteration takes `loop_cycles`; the number is the most that it
+    /// may be.
+    SpeedupMost,
+    /// The least difference between the cacheable log's rate of misses and the uncacheable one's,
+    /// of all structures and sizes, in points; the number is the least that it may be.
+    MissGap,
 }
 
 /// One point of a logging figure, as `--json` writes it.
@@ -195,36 +222,52 @@ impl Kind for LoggingFigure {
             let bytes = self.total_bytes;
             return Err(format!("total_bytes = {bytes} is out of range; give 4096 to 268435456"));
         }
-        match self.paper.iter().find(|stated| !(1..=2).contains(&stated.paper.len())) {
-            Some(stated) => Err(format!("'{}': paper takes one number or two", stated.what)),
-            None => Ok(()),
+        for Stated { what, paper, ours, value_bytes, tolerance, not_held, .. } in &self.paper {
+            if !(1..=2).contains(&paper.len()) {
+                return Err(format!("'{what}': paper takes one number or two"));
+            }
+            if ours.is_of_one_size() && !self.value_bytes.contains(value_bytes) {
+                return Err(format!("'{what}': no strings of {value_bytes} bytes are run"));
+            }
+            if tolerance.is_some() == not_held.is_some() {
+                return Err(format!("'{what}' needs a tolerance, or not_held, why it has none"));
+            }
         }
+        Ok(())
     }
 
     fn run(
         figures: &[&LoggingFigure],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<(Vec<LoggingRecord>, bool), LabError> {
-        let measured = Measured::run(figures, options, progress, stop)?;
+        let measured = Measured::run(figures, options, runner)?;
         let points = figures.iter().map(|figure| Points { figure, measured: &measured, options });
         Ok((points.flat_map(|points| points.records()).collect(), !measured.is_partial))
     }
 
     fn holds(&self, records: &[&LoggingRecord]) -> bool {
         let view = View { figure: self, records };
-        self.places().into_iter().all(|place| {
-            let both = [view.over_better(place), view.host_over_better_low(place)];
-            both.iter().all(|ratio| ratio.is_some_and(|ratio| ratio <= 1.0 + LOSS_MAX))
-        })
+        let (held, all) = view.held();
+        held == all
+            && self.places().into_iter().all(|place| {
+                let both = [view.over_better(place), view.host_over_better_low(place)];
+                both.iter().all(|ratio| ratio.is_some_and(|ratio| ratio <= 1.0 + LOSS_MAX))
+            })
+    }
+
+    fn published_values(&self, records: &[&LoggingRecord]) -> Vec<PublishedValue> {
+        match records.is_empty() {
+            true => Vec::new(),
+            false => View { figure: self, records }.published_values(),
+        }
     }
 
     fn to_text(&self, records: &[&LoggingRecord]) -> String {
         View { figure: self, records }.text()
     }
 
-    fn plots(&self, records: &[&LoggingRecord]) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self, records: &[&LoggingRecord]) -> Result<Vec<ResultFile>, ReportError> {
         let charts = View { figure: self, records }.charts();
         charts.iter().filter(|chart| !chart.is_empty()).map(Chart::svg).collect()
     }
@@ -265,18 +308,17 @@ impl Measured {
     fn run(
         figures: &[&LoggingFigure],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<Measured, LabError> {
         let mut measured = Measured::default();
-        measured.simulate(figures, options, progress, stop)?;
+        measured.simulate(figures, options, runner)?;
         for figure in figures {
             for place in figure.places() {
                 let records = figure.records(place.1, options);
                 if measured.hosts.contains_key(&(place, records)) || measured.is_partial {
                     continue;
                 }
-                if stop.load(Ordering::Relaxed) {
+                if runner.stop.load(Ordering::Relaxed) {
                     measured.is_partial = true;
                     continue;
                 }
@@ -296,9 +338,9 @@ impl Measured {
         &mut self,
         figures: &[&LoggingFigure],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<(), LabError> {
+        let Runner { progress, stop, .. } = *runner;
         let mut wanted: BTreeMap<_, (Machine, Choice, Input)> = BTreeMap::new();
         for figure in figures {
             let machine = Machine::load(&figure.machine)?;

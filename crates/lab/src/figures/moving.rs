@@ -3,20 +3,19 @@
 //!
 //! Thread 0 takes a step of a cycle after each of its operations, and all threads move what they
 //! meet. The time of a run is that of its last thread. What threads say that their time is spent on
-//! ([`Moving`]) yields the costs of copies and look-ups.
+//! ([`Moving`]) yields the costs of copies and look-ups. Each mean time of a series is held, and
+//! each single one.
 
-use super::{FigureOptions, Kind, MeanBars};
+use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue, checked_each};
 use crate::LabError;
 use crate::cell::{Cell, Moving, Point, run_cell};
-use crate::engine::jobs::run_all;
-use seawall_report::{Progress, ReportError, Svg, plain_table, text_of};
+use crate::engine::jobs::Runner;
+use seawall_report::{ReportError, ResultFile, plain_table, text_of};
 use seawall_runtime::defrag::DefragOptions;
 use seawall_sim::{Choice, Machine};
-use seawall_workloads::{Flaw, Setup, Visitor, WORKLOADS, Workload, with_workload};
+use seawall_workloads::{Cost, Flaw, Setup, Visitor, WORKLOADS, Workload, with_workload};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// A quick look has this part of the entries.
 const QUICK_DIVISOR: u64 = 5;
@@ -38,6 +37,9 @@ pub struct MovingFigure {
     pub machine: String,
     /// The design without defragmentation.
     pub baseline: String,
+    /// What transactions cost.
+    #[serde(default, deserialize_with = "cost")]
+    pub cost: Cost,
     /// Entries of each program at the start.
     pub entries: u64,
     /// As many as the paper has, for `--full`.
@@ -61,7 +63,12 @@ pub struct MovingSeries {
     pub options: DefragOptions,
     /// The paper's mean time, with that without defragmentation as 1.
     pub paper: Option<f64>,
-    /// True for one that the paper does not have: it has no place in the order.
+    /// As published: the steps between two checks, as a share of the entries at the start.
+    pub check_share: Option<f64>,
+    /// Its design without defragmentation, if that is another than the figure's.
+    pub baseline: Option<String>,
+    /// True for one that the paper does not have, or another reading of what it says: it has no
+    /// place in the order, and is not held.
     #[serde(default)]
     pub is_ours: bool,
     /// The paper's costs of copies, in per cent less than those of the first series.
@@ -81,6 +88,10 @@ pub struct MovingProgram {
     /// The paper's times of each of its series; empty where it has none.
     #[serde(default)]
     pub paper: Vec<f64>,
+}
+
+fn cost<'de, D: Deserializer<'de>>(text: D) -> Result<Cost, D::Error> {
+    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
 }
 
 fn options<'de, D: Deserializer<'de>>(text: D) -> Result<DefragOptions, D::Error> {
@@ -115,6 +126,12 @@ pub struct MovingRecord {
     pub command: String,
 }
 
+/// The record of a program with a series, if it was measured.
+fn find<'a>(records: &[&'a MovingRecord], program: &str, series: &str) -> Option<&'a MovingRecord> {
+    let mut all = records.iter().copied();
+    all.find(|record| record.program == program && record.series == series)
+}
+
 impl Kind for MovingFigure {
     type Record = MovingRecord;
 
@@ -143,15 +160,14 @@ impl Kind for MovingFigure {
     fn run(
         figures: &[&MovingFigure],
         options: &FigureOptions,
-        progress: &Progress,
-        stop: &Arc<AtomicBool>,
+        runner: &Runner<'_>,
     ) -> Result<(Vec<MovingRecord>, bool), LabError> {
         let (mut records, mut is_whole) = (Vec::new(), true);
         for figure in figures {
             let machine = Machine::load(&figure.machine)?;
             let points = figure.points(options)?;
-            let run = |point: &Point| run_cell(&machine, point, stop);
-            let cells = run_all(&points, options.jobs, progress, stop, run)?;
+            let run = |point: &Point| run_cell(&machine, point, runner.stop);
+            let cells = runner.all_kept(&format!("{machine:?}"), &points, run)?;
             is_whole &= cells.iter().all(Option::is_some);
             records.extend(figure.records(&cells, options));
         }
@@ -160,8 +176,35 @@ impl Kind for MovingFigure {
 
     fn holds(&self, records: &[&MovingRecord]) -> bool {
         records.len() == self.programs.len() * self.series.len()
-            && self.series.iter().all(|series| self.is_near(records, series))
+            && self.published().all(|series| self.is_near(records, series))
+            && self.far_bars(records).is_empty()
             && self.out_of_order(records).is_empty()
+    }
+
+    fn published_values(&self, records: &[&MovingRecord]) -> Vec<PublishedValue> {
+        if records.is_empty() {
+            return Vec::new();
+        }
+        let far = self.far_bars(records);
+        // The tolerance is in per cent of the time without moving.
+        let tolerance = self.tolerance / 100.0;
+        let mean = |series: &MovingSeries| {
+            let ours = Self::mean(records, &series.name, |record| record.time);
+            let numbers = Numbers { paper: series.paper?, ours, tolerance };
+            let holds = self.is_near(records, series);
+            Some(PublishedValue::new(format!("{}, mean", series.name), numbers, holds))
+        };
+        let single = |(program, series, paper): (&MovingProgram, &str, f64)| {
+            let value = format!("{series} of {}", program.name);
+            let ours = find(records, &program.name, series)?.time;
+            let holds = !far.contains(&value);
+            Some(PublishedValue::new(value, Numbers { paper, ours, tolerance }, holds))
+        };
+        let singles = self.programs.iter().flat_map(|program| {
+            let stated = self.published().zip(&program.paper);
+            stated.map(move |(series, paper)| (program, &*series.name, *paper))
+        });
+        self.published().filter_map(mean).chain(singles.filter_map(single)).collect()
     }
 
     fn to_text(&self, records: &[&MovingRecord]) -> String {
@@ -176,29 +219,13 @@ impl Kind for MovingFigure {
             "  ours:  {machine}, {entries} entries, three phases, seed {seed}{quick}; times are \
              relative to no\n         defragmentation, the paper's in brackets\n"
         );
-        let mut head = vec!["program"];
-        head.extend(self.series.iter().map(|series| &*series.name));
-        let mut table = plain_table(&head, 1..head.len());
-        for program in &self.programs {
-            let mut row = vec![program.name.clone()];
-            for (place, series) in self.series.iter().enumerate() {
-                let of = |record: &&&MovingRecord| {
-                    record.program == program.name && record.series == series.name
-                };
-                let ours = records.iter().find(of).map_or("-".into(), |r| format!("{:.3}", r.time));
-                let paper = program.paper.get(place);
-                row.push(ours + &paper.map_or(String::new(), |time| format!(" ({time:.3})")));
-            }
-            table.add_row(row);
-        }
-        text += &text_of(&table);
+        text += &self.times(records);
         text.push('\n');
         text += &self.means(records);
         text.push('\n');
         text += &self.rests(records);
         let far: Vec<&str> = self
-            .series
-            .iter()
+            .published()
             .filter(|series| !self.is_near(records, series))
             .map(|series| &*series.name)
             .collect();
@@ -211,11 +238,21 @@ impl Kind for MovingFigure {
             [] => "each protocol is faster than the one before it in every program".to_owned(),
             _ => format!("the order of protocols is another in {}", out.join(", ")),
         };
-        let _ = writeln!(text, "\n  {means} (within {tolerance:.0} points);\n  {order}\n");
+        let far_bars = self.far_bars(records);
+        let bars = self.programs.iter().map(|program| program.paper.len()).sum::<usize>();
+        let bars = match far_bars[..] {
+            [] => format!("all {bars} single times hold"),
+            _ => {
+                let held = bars - far_bars.len();
+                format!("{held} of {bars} single times hold, not {}", far_bars.join(",\n  "))
+            }
+        };
+        let _ =
+            writeln!(text, "\n  {means} (within {tolerance:.0} points);\n  {bars};\n  {order}\n");
         text
     }
 
-    fn plots(&self, records: &[&MovingRecord]) -> Result<Vec<Svg>, ReportError> {
+    fn plots(&self, records: &[&MovingRecord]) -> Result<Vec<ResultFile>, ReportError> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
@@ -224,16 +261,16 @@ impl Kind for MovingFigure {
                 let mut of = records.iter().filter(|record| record.program == program.name);
                 Some(of.find(|record| record.series == series.name)?.time)
             };
-            (program.name.clone(), self.series.iter().map(time).collect())
+            (program.name.clone(), self.published().map(time).collect())
         };
         let mean = |series: &MovingSeries| Self::mean(records, &series.name, |record| record.time);
         let bars = MeanBars {
             figure: &self.name,
             title: "time over no defragmentation",
-            bars: self.series.iter().map(|series| &*series.name).collect(),
+            bars: self.published().map(|series| &*series.name).collect(),
             programs: self.programs.iter().map(program).collect(),
-            published: self.series.iter().map(|series| series.paper).collect(),
-            means: self.series.iter().map(|series| Some(mean(series))).collect(),
+            published: self.published().map(|series| series.paper).collect(),
+            means: self.published().map(|series| Some(mean(series))).collect(),
             reference: Some(1.0),
         };
         bars.draw()
@@ -241,7 +278,7 @@ impl Kind for MovingFigure {
 }
 
 impl MovingFigure {
-    /// For each program a point without defragmentation, and one for each series.
+    /// For each program a point for each design without defragmentation, and one for each series.
     fn points(&self, options: &FigureOptions) -> Result<Vec<Point>, LabError> {
         let entries = match (options.is_quick, options.is_full) {
             (true, _) => self.entries.div_ceil(QUICK_DIVISOR),
@@ -263,13 +300,17 @@ impl MovingFigure {
                 mix: None,
                 ribbon: None,
                 defragment: None,
+                cost: self.cost,
                 crashes: 0,
                 flaw: Flaw::None,
                 checked: false,
             };
-            points.push(point.clone());
-            for MovingSeries { design, options, .. } in &self.series {
-                let (design, defragment) = (Choice::parse(design)?, Some(*options));
+            for baseline in self.baselines() {
+                points.push(Point { design: Choice::parse(baseline)?, ..point.clone() });
+            }
+            for MovingSeries { design, options, check_share, .. } in &self.series {
+                let defragment = Some(checked_each(*options, *check_share, entries));
+                let design = Choice::parse(design)?;
                 points.push(Point { design, defragment, ..point.clone() });
             }
         }
@@ -278,11 +319,14 @@ impl MovingFigure {
 
     fn records(&self, cells: &[Option<Cell>], options: &FigureOptions) -> Vec<MovingRecord> {
         let mut records = Vec::new();
-        let groups = cells.chunks(1 + self.series.len());
+        let baselines = self.baselines();
+        let groups = cells.chunks(baselines.len() + self.series.len());
         for (program, cells) in self.programs.iter().zip(groups) {
-            let Some(baseline) = &cells[0] else { continue };
-            for (series, cell) in self.series.iter().zip(&cells[1..]) {
-                let Some(cell) = cell else { continue };
+            let (without, with) = cells.split_at(baselines.len());
+            for (series, cell) in self.series.iter().zip(with) {
+                let its = series.baseline.as_deref().unwrap_or(&self.baseline);
+                let place = baselines.iter().position(|name| *name == its).unwrap_or(0);
+                let (Some(baseline), Some(cell)) = (&without[place], cell) else { continue };
                 records.push(MovingRecord {
                     figure: self.name.clone(),
                     program: program.name.clone(),
@@ -326,6 +370,31 @@ impl MovingFigure {
         series.paper.is_none_or(|paper| 100.0 * (mean - paper).abs() <= self.tolerance)
     }
 
+    /// Single times of the paper that ours are not near.
+    fn far_bars(&self, records: &[&MovingRecord]) -> Vec<String> {
+        let mut far = Vec::new();
+        for program in &self.programs {
+            for (series, paper) in self.published().zip(&program.paper) {
+                let ours = find(records, &program.name, &series.name);
+                if !ours.is_some_and(|ours| 100.0 * (ours.time - paper).abs() <= self.tolerance) {
+                    far.push(format!("{} of {}", series.name, program.name));
+                }
+            }
+        }
+        far
+    }
+
+    /// The designs without defragmentation, the figure's first.
+    fn baselines(&self) -> Vec<&str> {
+        let mut all = vec![&*self.baseline];
+        for other in self.series.iter().filter_map(|series| series.baseline.as_deref()) {
+            if !all.contains(&other) {
+                all.push(other);
+            }
+        }
+        all
+    }
+
     fn published(&self) -> impl Iterator<Item = &MovingSeries> {
         self.series.iter().filter(|series| !series.is_ours)
     }
@@ -333,8 +402,7 @@ impl MovingFigure {
     /// Programs for which a series of the paper takes longer than the one before it.
     fn out_of_order(&self, records: &[&MovingRecord]) -> Vec<String> {
         let time = |program: &str, series: &str| {
-            let mut of = records.iter().filter(|record| record.program == program);
-            of.find(|record| record.series == series).map_or(0.0, |record| record.time)
+            find(records, program, series).map_or(0.0, |record| record.time)
         };
         let is_out = |program: &&MovingProgram| {
             let times: Vec<f64> =
@@ -342,6 +410,37 @@ impl MovingFigure {
             times.windows(2).any(|pair| pair[0] < pair[1])
         };
         self.programs.iter().filter(is_out).map(|program| program.name.clone()).collect()
+    }
+
+    /// The time of each program under each series, the paper's in brackets: a row for each program,
+    /// or for each series if those are more.
+    fn times(&self, records: &[&MovingRecord]) -> String {
+        let cell = |program: &MovingProgram, place: usize| {
+            let series = &self.series[place].name;
+            let of = |record: &&&MovingRecord| {
+                record.program == program.name && record.series == *series
+            };
+            let ours = records.iter().find(of).map_or("-".into(), |r| format!("{:.3}", r.time));
+            let paper = program.paper.get(place);
+            ours + &paper.map_or(String::new(), |time| format!(" ({time:.3})"))
+        };
+        let series: Vec<&str> = self.series.iter().map(|series| &*series.name).collect();
+        let programs: Vec<&str> = self.programs.iter().map(|program| &*program.name).collect();
+        let by_series = series.len() > programs.len();
+        let (rows, columns) = if by_series { (&series, &programs) } else { (&programs, &series) };
+        let head = [if by_series { "series" } else { "program" }];
+        let head: Vec<&str> = head.into_iter().chain(columns.iter().copied()).collect();
+        let mut table = plain_table(&head, 1..head.len());
+        for (number, row) in rows.iter().enumerate() {
+            let of = |column| match by_series {
+                true => cell(&self.programs[column], number),
+                false => cell(&self.programs[number], column),
+            };
+            let mut cells = vec![(*row).to_owned()];
+            cells.extend((0..columns.len()).map(of));
+            table.add_row(cells);
+        }
+        text_of(&table)
     }
 
     /// A row for each series: what it takes on the mean, beside what the paper says.

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// What the results of a command that was stopped go to: the name of the file with this behind it.
 const PARTIAL: &str = ".partial";
-/// The ending of what is written into folders.
-const PLOT: &str = "svg";
+/// The endings of what is written into folders.
+const ENDINGS: [&str; 2] = ["svg", "md"];
 
 /// A file that a command writes, which is none that it reads, makes, or writes besides; or a folder
 /// that it writes such files into.
@@ -56,7 +56,7 @@ impl Output {
             return;
         }
         for entry in fs::read_dir(&self.partial).into_iter().flatten().flatten() {
-            if is_plot(&entry.path()) {
+            if is_of_folder(&entry.path()) {
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -104,6 +104,11 @@ impl Output {
 }
 
 impl Form {
+    /// True if its results are the files of a folder.
+    fn is_folder(self) -> bool {
+        matches!(self, Form::Plots | Form::Pages)
+    }
+
     /// The option that says where it goes.
     fn option(self) -> &'static str {
         match self {
@@ -111,6 +116,7 @@ impl Form {
             Form::Plot => "--plot",
             Form::Html => "--html",
             Form::Plots => "--plots",
+            Form::Pages => "--pages",
             Form::Folded => "--profile-folded",
         }
     }
@@ -154,6 +160,8 @@ pub enum Form {
     Html,
     /// A folder of plots.
     Plots,
+    /// A folder of pages in Markdown, with their pictures.
+    Pages,
     /// Stacks, each with a number, a line each.
     Folded,
 }
@@ -202,7 +210,7 @@ impl Files {
     pub fn outputs(mut self) -> Result<Vec<(Form, Output)>, ReportError> {
         let wanted = std::mem::take(&mut self.wanted);
         let (folders, files): (Vec<_>, Vec<_>) =
-            wanted.into_iter().partition(|(form, _)| *form == Form::Plots);
+            wanted.into_iter().partition(|(form, _)| form.is_folder());
         let mut all = Vec::new();
         for (form, path) in folders {
             all.push((form, self.fills(form.option(), path)?));
@@ -247,7 +255,7 @@ impl Files {
             check_fillable(path)?;
             self.claim(by, path, Use::Filled);
             let there = fs::read_dir(path).into_iter().flatten().flatten();
-            let plots = there.map(|entry| entry.path()).filter(|path| is_plot(path));
+            let plots = there.map(|entry| entry.path()).filter(|path| is_of_folder(path));
             plots.for_each(|plot| self.claim(by, &plot, Use::Written));
         }
         Ok(folder)
@@ -304,7 +312,7 @@ impl Claim {
         let is_in = |file: &Claim, folder: &Claim| match (&file.place, &folder.place) {
             (Place::New(device, number, name), Place::There(folder_device, folder_number)) => {
                 let is_there = (device, number) == (folder_device, folder_number);
-                folder.used == Use::Filled && is_plot(Path::new(name)) && is_there
+                folder.used == Use::Filled && is_of_folder(Path::new(name)) && is_there
             }
             _ => false,
         };
@@ -313,8 +321,8 @@ impl Claim {
     }
 }
 
-fn is_plot(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end == PLOT)
+fn is_of_folder(path: &Path) -> bool {
+    path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end == *known))
 }
 
 /// Refuses to replace files that are no results, as far as they can be recognised.

@@ -6,7 +6,7 @@ use super::forwarding_table::{self, Table};
 use super::grace::Grace;
 use super::hardware::Hardware;
 use super::known::Known;
-use super::options::{DefragCounts, DefragError, DefragOptions, Protocol};
+use super::options::{DefragCounts, DefragError, DefragOptions, Manner, Protocol};
 use super::pages::{self, Page, Pages};
 use super::plan::{Survey, Surveyed};
 use super::purpose::Purpose;
@@ -47,6 +47,8 @@ pub(super) enum Stage {
     Watch(Vec<Surveyed>, Grace),
     Decide(Decision),
     Named(Grace),
+    /// As published: the steps to the next check, and the moves at the last one.
+    Check(u64, u64),
     Move(u64),
     FixUp(u64),
     Truncate(u64),
@@ -60,7 +62,7 @@ pub(super) enum Stage {
 impl Stage {
     fn purpose(&self) -> Purpose {
         match self {
-            Stage::Rest | Stage::Survey(..) | Stage::Watch(..) => Purpose::Mark,
+            Stage::Rest | Stage::Survey(..) | Stage::Watch(..) | Stage::Check(..) => Purpose::Mark,
             Stage::Decide(_) | Stage::Named(_) => Purpose::Plan,
             Stage::Move(_) | Stage::FixUp(_) => Purpose::Heal,
             Stage::Truncate(_)
@@ -159,6 +161,13 @@ impl Defragmenter {
         !matches!(self.stage, Stage::Rest | Stage::Survey(..) | Stage::GiveBack(_, Some(_)))
     }
 
+    /// Whether the next step changes objects as published: then the caller holds all locks by which
+    /// the program accesses them.
+    pub fn changes_objects(&self) -> bool {
+        let changes = matches!(self.stage, Stage::Move(_) | Stage::FixUp(_));
+        changes && self.options.form == Manner::Published
+    }
+
     /// Runs a step, if there is anything to do. The thread of `session` must be in no scope, and
     /// the only one that runs steps for this heap. A crash at any time loses nothing.
     ///
@@ -181,7 +190,11 @@ impl Defragmenter {
             Stage::Survey(chunk, survey) => self.survey(session, chunk, survey),
             Stage::Watch(chosen, grace) => self.watch(session, chosen, grace),
             Stage::Decide(decision) => self.decide(session, decision),
-            Stage::Named(grace) => self.wait(session, grace, Stage::Named, Stage::Move(0)),
+            Stage::Named(grace) => {
+                let next = self.after_decision(session);
+                self.wait(session, grace, Stage::Named, next)
+            }
+            Stage::Check(left, moves) => self.check_moves(session, left, moves),
             Stage::Move(next) => self.move_some(session, next),
             Stage::FixUp(chunk) => self.fix_up(session, chunk),
             Stage::Truncate(generation) => {
@@ -239,6 +252,32 @@ impl Defragmenter {
             Stage::Decide(decision) => decision.grace.wait_for_one(memory, layout),
             _ => {}
         }
+    }
+
+    /// As published, objects move when they are accessed, before the cycle moves any.
+    fn after_decision<M: Memory>(&self, session: &Session<'_, M>) -> Stage {
+        let layout = &session.heap.layout;
+        match self.options.form {
+            Manner::Ours => Stage::Move(0),
+            Manner::Published => {
+                Stage::Check(self.options.check_steps, session.memory.load(layout.moves()))
+            }
+        }
+    }
+
+    /// Goes on once no object has moved between two checks.
+    fn check_moves<M: Memory>(
+        &mut self,
+        session: &Session<'_, M>,
+        left: u64,
+        moves: u64,
+    ) -> Result<Step, DefragError> {
+        if left > 1 {
+            return self.go(Stage::Check(left - 1, moves));
+        }
+        let now: u64 = session.memory.load(session.heap.layout.moves());
+        let next = Stage::Check(self.options.check_steps, now);
+        self.go(if now == moves { Stage::Move(0) } else { next })
     }
 
     pub(super) fn go(&mut self, stage: Stage) -> Result<Step, DefragError> {
@@ -368,8 +407,8 @@ impl Defragmenter {
         if chosen.is_empty() || memory.compare_exchange(layout.phase, 0, 1).is_err() {
             return Ok(Step::Rest);
         }
-        let DefragOptions { protocol, copies, .. } = self.options;
-        memory.store(layout.protocol(), protocol.number() | copies.bits());
+        let DefragOptions { protocol, form, .. } = self.options;
+        memory.store(layout.protocol(), protocol.number() | form.bits());
         let (empty, chosen): (Vec<_>, Vec<_>) =
             chosen.into_iter().partition(|page| page.objects == 0);
         let empty = watch_over(session, &empty).inspect_err(|_| {

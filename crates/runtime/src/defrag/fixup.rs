@@ -1,6 +1,7 @@
 //! Fix-up: moving the objects that no thread accessed, and updating all pointers to moved objects.
 //!
-//! Pointers in live objects are changed by a compare-and-exchange. Blocks that are freed in the
+//! Pointers in live objects are changed by a compare-and-exchange (as published: by plain stores,
+//! under the program's locks). Blocks that are freed in the
 //! chunk being read are not handed out before the read is over, so that no block is another
 //! object's by the time that a pointer in it is changed.
 
@@ -104,11 +105,16 @@ fn fix_up_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]
     };
     let pointers = values.iter().flat_map(places).map(|at| (at, memory.load(at)));
     let pointers: Vec<(Addr, Addr)> = pointers.filter(|(_, to)| concerns(*to)).collect();
-    let mut fixed = 0;
+    let (mut fixed, is_published) = (0, heap.is_published(memory));
     for (at, to) in pointers {
         if let Found::Moving(object) = relocate::find(memory, heap, to) {
             let new = object.to.plus(to.bits() - object.from.bits());
-            fixed += u64::from(memory.compare_exchange(at, to.bits(), new.bits()).is_ok());
+            fixed += u64::from(if is_published {
+                memory.store(at, new);
+                true
+            } else {
+                memory.compare_exchange(at, to.bits(), new.bits()).is_ok()
+            });
             memory.flush(at, 8);
         } else if layout
             .chunk_of(to)

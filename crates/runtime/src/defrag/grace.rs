@@ -52,6 +52,8 @@ impl<M: Memory> Session<'_, M> {
             let number: u64 = self.memory.load(at);
             self.memory.swap(at, (number + 1) | 1);
             self.scope.view = View::of(self.heap.phase(self.memory));
+            self.scope.checks = self.scope.view == View::New && self.heap.is_published(self.memory);
+            self.scope.checked.set(None);
             self.scope.is_open = true;
         }
     }
@@ -64,6 +66,7 @@ impl<M: Memory> Session<'_, M> {
             let number: u64 = self.memory.load(at);
             self.memory.store(at, (number + 1) & !1);
             self.scope.view = View::Plain;
+            self.scope.checks = false;
             self.scope.is_open = false;
         }
     }

@@ -1,5 +1,5 @@
 //! Options, counts and errors of defragmentation: the protocol that moves objects (FFCCD, ISCA'22,
-//! section 3), how software copies them, and when a cycle begins.
+//! section 3), in our form or as published, and when a cycle begins.
 
 use crate::{AccessError, TxError};
 use std::fmt;
@@ -55,8 +55,8 @@ impl fmt::Display for Protocol {
 /// A name of no protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown protocol {0}; it must be espresso, sfccd or ffccd, or, with copies as published, \
-     espresso-cached or sfccd-cached"
+    "unknown protocol {0}; it must be espresso, sfccd or ffccd, or one of these as published: \
+     espresso-published, sfccd-published or ffccd-published"
 )]
 pub struct UnknownProtocol(String);
 
@@ -69,29 +69,34 @@ impl FromStr for Protocol {
     }
 }
 
-/// How software copies objects.
+/// How objects are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Copies {
-    /// By non-temporal stores, which fetch no line of the destination; `sfccd` copies up to eight
-    /// objects a fence.
+pub enum Manner {
+    /// An object is claimed by a locked operation, and so is a pointer that is changed. Software
+    /// copies by non-temporal stores, which fetch no line of the destination, and `sfccd` up to
+    /// eight objects a fence. A cycle goes on with each step.
     #[default]
-    PastCaches,
-    /// As published, for comparison: by plain stores, with a flush of each line, one object a
-    /// fence.
-    Cached,
+    Ours,
+    /// As published, for comparison. No locked operation: objects and pointers are changed by plain
+    /// stores, under the lock of the program by which it accesses them, and steps that
+    /// [change objects](super::Defragmenter::changes_objects) under all these locks. Software
+    /// copies through the caches, with a flush of each line, one object a fence. Each access
+    /// through a pointer checks where the object is. Objects that no thread accesses are moved, and
+    /// pointers that none loads updated, once nothing has moved between two checks.
+    Published,
 }
 
-/// The suffix of a protocol's name for [`Copies::Cached`].
-const CACHED: &str = "-cached";
+/// The suffix of a protocol's name for [`Manner::Published`].
+const PUBLISHED: &str = "-published";
 
-impl Copies {
+impl Manner {
     /// Its bits in the word of the cycle.
     pub(crate) fn bits(self) -> u64 {
-        u64::from(self == Copies::Cached) << 3
+        u64::from(self == Manner::Published) << 3
     }
 
-    pub(crate) fn of_bits(bits: u64) -> Copies {
-        if bits >> 3 & 1 == 1 { Copies::Cached } else { Copies::PastCaches }
+    pub(crate) fn of_bits(bits: u64) -> Manner {
+        if bits >> 3 & 1 == 1 { Manner::Published } else { Manner::Ours }
     }
 }
 
@@ -122,6 +127,18 @@ pub enum DefragError {
          simulate it (`seawall compare --designs ffccd`), or take sfccd"
     )]
     Hardware,
+    /// A form that has no thread of its own.
+    #[error(
+        "{way} moves objects without locked operations, under the locks of the program, whose \
+         threads have to take the steps (`seawall compare --defragment {way}`); take {protocol} \
+         for a thread that defragments"
+    )]
+    Unlocked {
+        /// The way that was asked for.
+        way: DefragOptions,
+        /// Its protocol.
+        protocol: Protocol,
+    },
     /// The system cannot start a thread to defragment in.
     #[error(
         "no thread to defragment in ({why}); end other programs, or allow more memory and threads \
@@ -157,15 +174,17 @@ pub struct DefragOptions {
     pub target: f64,
     /// The protocol that moves objects.
     pub protocol: Protocol,
-    /// How objects are copied, if not by hardware.
-    pub copies: Copies,
+    /// How they move.
+    pub form: Manner,
+    /// As published: the steps from one check, whether objects have moved, to the next.
+    pub check_steps: u64,
 }
 
 impl Default for DefragOptions {
     /// The ratios of Redis, and of the paper's "normal".
     fn default() -> DefragOptions {
-        let (protocol, copies) = (Protocol::Sfccd, Copies::PastCaches);
-        DefragOptions { trigger: 1.5, target: 1.25, protocol, copies }
+        let (protocol, form) = (Protocol::Sfccd, Manner::Ours);
+        DefragOptions { trigger: 1.5, target: 1.25, protocol, form, check_steps: 1 }
     }
 }
 
@@ -191,15 +210,18 @@ impl DefragOptions {
 }
 
 /// As in options and outputs: `sfccd` with the usual ratios, `sfccd:1.7:1.5` with others;
-/// `sfccd-cached` with copies through the caches.
+/// `sfccd-published` as published, and `sfccd-published:1.7:1.5:100` with checks each 100 steps.
 impl fmt::Display for DefragOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DefragOptions { trigger, target, protocol, copies } = *self;
-        write!(f, "{protocol}{}", if copies == Copies::Cached { CACHED } else { "" })?;
-        match *self == (DefragOptions { protocol, copies, ..DefragOptions::default() }) {
-            true => Ok(()),
-            false => write!(f, ":{trigger}:{target}"),
+        let DefragOptions { trigger, target, protocol, form, check_steps } = *self;
+        write!(f, "{protocol}{}", if form == Manner::Published { PUBLISHED } else { "" })?;
+        if *self != (DefragOptions { protocol, form, ..DefragOptions::default() }) {
+            write!(f, ":{trigger}:{target}")?;
         }
+        if check_steps != DefragOptions::default().check_steps {
+            write!(f, ":{check_steps}")?;
+        }
+        Ok(())
     }
 }
 
@@ -215,9 +237,10 @@ pub enum DefragOptionsError {
     /// Something else than two ratios behind the protocol.
     #[error(
         "{0}: behind the protocol are two ratios of pages to live bytes, at which a cycle begins \
-         and that it is to leave, as in sfccd:1.5:1.25"
+         and that it is to leave, as in sfccd:1.5:1.25; behind those, for a protocol as published, \
+         the steps between two checks"
     )]
-    Form(String),
+    Manner(String),
 }
 
 impl FromStr for DefragOptions {
@@ -226,21 +249,25 @@ impl FromStr for DefragOptions {
     fn from_str(text: &str) -> Result<DefragOptions, DefragOptionsError> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let (protocol, copies) = match name.strip_suffix(CACHED) {
-            Some(protocol) => (protocol.parse()?, Copies::Cached),
-            None => (name.parse()?, Copies::PastCaches),
+        let (protocol, form) = match name.strip_suffix(PUBLISHED) {
+            Some(protocol) => (protocol.parse()?, Manner::Published),
+            None => (name.parse()?, Manner::Ours),
         };
-        if protocol == Protocol::Ffccd && copies == Copies::Cached {
-            return Err(UnknownProtocol(name.to_owned()).into());
-        }
-        let mut options = DefragOptions { protocol, copies, ..DefragOptions::default() };
-        let ratios: Vec<Option<f64>> = parts.map(|part| part.parse().ok()).collect();
-        match ratios[..] {
-            [] => {}
-            [Some(trigger), Some(target)] => {
-                (options.trigger, options.target) = (trigger, target);
+        let mut options = DefragOptions { protocol, form, ..DefragOptions::default() };
+        let rest: Vec<&str> = parts.collect();
+        let wrong = || DefragOptionsError::Manner(text.to_owned());
+        if let [trigger, target, check @ ..] = &rest[..] {
+            options.trigger = trigger.parse().map_err(|_| wrong())?;
+            options.target = target.parse().map_err(|_| wrong())?;
+            match check {
+                [] => {}
+                [steps] if form == Manner::Published => {
+                    options.check_steps = steps.parse().map_err(|_| wrong())?;
+                }
+                _ => return Err(wrong()),
             }
-            _ => return Err(DefragOptionsError::Form(text.to_owned())),
+        } else if !rest.is_empty() {
+            return Err(wrong());
         }
         options.check()?;
         Ok(options)

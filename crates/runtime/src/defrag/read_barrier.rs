@@ -104,7 +104,24 @@ impl<M: Memory> Session<'_, M> {
     /// Returns the address to read what a pointer leads to. A new address is where the bytes are.
     #[inline]
     pub(crate) fn place_to_read(&self, at: Addr) -> Addr {
-        if self.scope.view == View::Old { self.place(at, false) } else { at }
+        match self.scope.view {
+            View::Old => self.place(at, false),
+            _ if self.scope.checks => self.checked(at),
+            View::New | View::Plain => at,
+        }
+    }
+
+    /// As published: checks where the object at `at` is, as each access does. The check when a
+    /// pointer is loaded stands for that of the first access through it.
+    #[cold]
+    fn checked(&self, at: Addr) -> Addr {
+        let known = self.scope.checked.take();
+        if known.is_none_or(|known| at < known || at >= known.plus(PAGE_BYTES / 2)) {
+            Purpose::LookUp.charge(self.memory, || {
+                let _ = self.stays(at) || find(self.memory, &self.heap, at) == Found::Here;
+            });
+        }
+        at
     }
 
     /// As [`place_to_read`](Session::place_to_read), for an object that a walk has found, by either
@@ -118,7 +135,11 @@ impl<M: Memory> Session<'_, M> {
     /// being emptied yet.
     #[inline]
     pub(crate) fn place_to_write(&self, at: Addr) -> Addr {
-        if self.scope.view == View::Old { self.place(at, true) } else { at }
+        match self.scope.view {
+            View::Old => self.place(at, true),
+            _ if self.scope.checks => self.checked(at),
+            View::New | View::Plain => at,
+        }
     }
 
     #[cold]
@@ -159,15 +180,21 @@ impl<M: Memory> Session<'_, M> {
 
     #[cold]
     fn new_address(&self, field: Addr, bits: u64, fixes_up: impl FnOnce() -> bool) -> u64 {
-        if self.stays(Addr::from_bits(bits)) {
-            return bits;
+        let at = Addr::from_bits(bits);
+        let place = if self.stays(at) { at } else { self.place(at, false) };
+        if self.scope.checks {
+            self.scope.checked.set(Some(place));
         }
-        let place = self.place(Addr::from_bits(bits), false).bits();
-        if place != bits && fixes_up() && self.memory.compare_exchange(field, bits, place).is_ok() {
+        if place == at || !fixes_up() {
+            return place.bits();
+        }
+        if self.heap.is_published(self.memory) {
+            self.memory.store(field, place);
+        } else if self.memory.compare_exchange(field, bits, place.bits()).is_ok() {
             let moved = self.scope.moved.take();
             moved.iter().for_each(|object| object.settle(self.memory, &self.heap));
         }
-        place
+        place.bits()
     }
 
     /// Whether hardware says that what is at `at` is not moved in this cycle.

@@ -10,8 +10,10 @@
 //! | `sfccd` | past the caches | yes | marked, flushed | | the same |
 //! | `ffccd` | `relocate` | | | | copies the lines that were not reached |
 //!
-//! Software can copy through the caches instead, with a flush of each line, as published
-//! ([`Copies::Cached`]).
+//! As published ([`Manner::Published`](super::Manner)), software copies through the caches, with
+//! a flush of each line, and there are no locked operations: the lock of the program keeps other
+//! threads from the object, and is held by whoever takes a step that moves objects. Then a mark
+//! "copied" stays until the next fence of the cycle, and each thread that finds it flushes it.
 //!
 //! A byte in the table (the mark) is the state of an object's move. A thread claims the object by a
 //! locked operation on the mark, which is a fence on x86; all later changes are plain stores, so no
@@ -34,7 +36,7 @@
 //! crash was copied, or is newer.
 
 use super::forwarding_table::{ENTRY_BYTES, Entry, Move};
-use super::options::{Copies, Protocol};
+use super::options::Protocol;
 use super::pages::{self, Page, Pages};
 use super::purpose::Purpose;
 use crate::alloc::chunk::{self, Chunk};
@@ -124,6 +126,9 @@ impl Move {
 
     /// Moves the object, or waits for the thread that does. Returns whether this thread moved it.
     pub(crate) fn ensure<M: Memory>(&self, memory: &M, heap: &Heap) -> bool {
+        if heap.is_published(memory) {
+            return self.ensure_alone(memory, heap);
+        }
         let (word, shift) = self.word();
         loop {
             if self.state(memory) == MOVED {
@@ -152,6 +157,18 @@ impl Move {
         }
     }
 
+    /// As published: the same where no other thread can access the object.
+    fn ensure_alone<M: Memory>(&self, memory: &M, heap: &Heap) -> bool {
+        let state = self.state(memory);
+        if state == STILL {
+            copy(memory, heap, slice::from_ref(self));
+            note_move(memory, heap);
+        } else if state == COPIED && !heap.flaw.is(HeapFlaw::TrustsCopied) {
+            memory.flush(Entry::state(self.entry, self.bit), 1);
+        }
+        state == STILL
+    }
+
     /// Marks the move as durable, after a fence of the thread that moved the object: other threads
     /// need not flush the mark.
     pub(crate) fn settle<M: Memory>(&self, memory: &M, heap: &Heap) {
@@ -177,7 +194,7 @@ impl Move {
                 memory.load::<u64>(self.from.plus(line));
             }
             let last = self.to.plus(self.bytes - 8);
-            if heap.copies(memory) == Copies::Cached {
+            if heap.is_published(memory) {
                 for line in lines {
                     memory.load::<u64>(self.to.plus(line));
                 }
@@ -193,9 +210,13 @@ impl Move {
 /// As [`Move::ensure`] for each of the objects, with one locked operation and one fence for as many
 /// as the protocol permits; returns those that this thread moved.
 pub(super) fn ensure_all<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) -> Vec<Move> {
-    let most = match (heap.protocol(memory), heap.copies(memory)) {
-        (Protocol::Espresso, _) | (_, Copies::Cached) => 1,
-        (Protocol::Sfccd | Protocol::Ffccd, _) => GROUP_BYTES,
+    if heap.is_published(memory) {
+        let moved = objects.iter().filter(|object| object.ensure_alone(memory, heap));
+        return moved.copied().collect();
+    }
+    let most = match heap.protocol(memory) {
+        Protocol::Espresso => 1,
+        Protocol::Sfccd | Protocol::Ffccd => GROUP_BYTES,
     };
     let mut moved = Vec::new();
     for group in objects.chunk_by(|one, other| one.word().0 == other.word().0) {
@@ -242,16 +263,15 @@ fn copy<M: Memory>(memory: &M, heap: &Heap, objects: &[Move]) {
 }
 
 fn copy_by<M: Memory>(memory: &M, heap: &Heap, objects: &[Move], protocol: Protocol) {
-    let copies = heap.copies(memory);
+    let is_published = heap.is_published(memory);
     for object in objects {
         let mut bytes = vec![0; object.bytes as usize];
         memory.read(object.from, &mut bytes);
-        match copies {
-            Copies::PastCaches => memory.write_nt(object.to, &bytes),
-            Copies::Cached => {
-                memory.write(object.to, &bytes);
-                memory.flush(object.to, object.bytes);
-            }
+        if is_published {
+            memory.write(object.to, &bytes);
+            memory.flush(object.to, object.bytes);
+        } else {
+            memory.write_nt(object.to, &bytes);
         }
     }
     let flaws = [HeapFlaw::CopiesMoved, HeapFlaw::BelievesMoved];
@@ -265,6 +285,12 @@ fn copy_by<M: Memory>(memory: &M, heap: &Heap, objects: &[Move], protocol: Proto
         memory.drain();
         objects.iter().for_each(|object| object.set_state(memory, MOVED));
     }
+}
+
+/// As published: says that an object has moved, for the check whether any has.
+fn note_move<M: Memory>(memory: &M, heap: &Heap) {
+    let moves = heap.layout.moves();
+    memory.store(moves, memory.load::<u64>(moves) + 1);
 }
 
 /// Whether a walk over all objects shows the block at `at`. Of an object that moves it shows the

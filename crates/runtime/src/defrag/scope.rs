@@ -2,9 +2,9 @@
 //! thread's scope uses. `grace` begins and ends scopes, `read_barrier` maps addresses in them.
 
 use super::forwarding_table::Move;
-use super::options::{Copies, Protocol};
+use super::options::{Manner, Protocol};
 use crate::heap::Heap;
-use seawall_memory::{Memory, MemoryExt};
+use seawall_memory::{Addr, Memory, MemoryExt};
 use std::cell::Cell;
 
 /// The phase of the cycle, for all threads: a word in DRAM.
@@ -56,6 +56,10 @@ pub(crate) struct Scope {
     pub(crate) is_open: bool,
     /// The addresses that it uses.
     pub(crate) view: View,
+    /// Whether each access checks where its object is.
+    pub(crate) checks: bool,
+    /// The object that has been checked when the pointer to it was loaded.
+    pub(crate) checked: Cell<Option<Addr>>,
     /// The object that the session has just moved.
     pub(crate) moved: Cell<Option<Move>>,
 }
@@ -73,8 +77,8 @@ impl Heap {
         Protocol::of_number(number & 7).unwrap_or(Protocol::Espresso)
     }
 
-    /// How software copies objects in the cycle.
-    pub(crate) fn copies<M: Memory>(&self, memory: &M) -> Copies {
-        Copies::of_bits(memory.load(self.layout.protocol()))
+    /// Whether objects move as published in the cycle.
+    pub(crate) fn is_published<M: Memory>(&self, memory: &M) -> bool {
+        Manner::of_bits(memory.load(self.layout.protocol())) == Manner::Published
     }
 }

@@ -1,7 +1,7 @@
 //! A thread that defragments while a program runs, on machines with OS threads.
 
 use super::cycle::{Defragmenter, Step};
-use super::options::{DefragCounts, DefragError};
+use super::options::{DefragCounts, DefragError, Manner};
 use crate::{Heap, Session, TxError};
 use seawall_memory::Memory;
 use std::sync::Mutex;
@@ -134,6 +134,11 @@ pub fn with_collector<M: Memory, T>(
     body: impl FnOnce(&Collector) -> T,
 ) -> (T, Result<DefragCounts, DefragError>) {
     let collector = &Collector::default();
+    let way = defragmenter.options;
+    if way.form == Manner::Published {
+        let protocol = way.protocol;
+        return (body(collector), Err(DefragError::Unlocked { way, protocol }));
+    }
     std::thread::scope(|scope| {
         let work = move || {
             let memory = handle();

@@ -288,6 +288,11 @@ impl Layout {
         self.phase.plus(LINE_BYTES + 8 + 8 * (turn % 2))
     }
 
+    /// In DRAM: how many objects have moved as published.
+    pub(crate) fn moves(&self) -> Addr {
+        self.phase.plus(LINE_BYTES + 32)
+    }
+
     /// In DRAM: the role of the chunk's pages in a cycle of defragmentation.
     #[inline]
     pub(crate) fn pages(&self, chunk: u64) -> Addr {

@@ -143,7 +143,18 @@ impl Heap {
     /// # Errors
     /// As [`objects`](Heap::objects).
     pub fn stats<M: Memory>(&self, memory: &M) -> Result<HeapStats, AccessError> {
-        const PAGE: u64 = 4096;
+        self.stats_on_pages(memory, 4096)
+    }
+
+    /// The same, with [`pages`](HeapStats::pages) of that many bytes.
+    ///
+    /// # Errors
+    /// As [`objects`](Heap::objects).
+    pub fn stats_on_pages<M: Memory>(
+        &self,
+        memory: &M,
+        page: u64,
+    ) -> Result<HeapStats, AccessError> {
         let mut stats = HeapStats::default();
         let mut page_end = 0;
         stats.footprint = self.walk(memory, |block, _| {
@@ -151,8 +162,8 @@ impl Heap {
             stats.live += block.bytes();
             let lines = lines_of(block.at, block.bytes()).count() as u64;
             stats.straddling += u64::from(lines > block.bytes().div_ceil(LINE_BYTES));
-            let first = (block.at.offset() / PAGE * PAGE).max(page_end);
-            page_end = block.end().offset().next_multiple_of(PAGE);
+            let first = (block.at.offset() / page * page).max(page_end);
+            page_end = block.end().offset().next_multiple_of(page);
             stats.pages += page_end - first;
         })?;
         stats.bytes = self.chunks(memory)? * CHUNK_BYTES;

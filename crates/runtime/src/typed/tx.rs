@@ -5,6 +5,7 @@ use super::ptr::Brand;
 use super::types::Types;
 use super::{Persist, Ptr};
 use crate::alloc::coalesce::Wanted;
+use crate::tx::changed::Changed;
 use crate::{Logging, TxError};
 use seawall_memory::{Addr, Memory};
 use std::marker::PhantomData;
@@ -33,6 +34,12 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// The memory below.
     pub fn memory(&self) -> &M {
         self.tx.memory()
+    }
+
+    /// What the transaction has changed so far.
+    #[doc(hidden)]
+    pub fn changed(&self) -> Changed {
+        self.tx.changed()
     }
 
     /// The current address of `ptr`, and the untyped transaction: for structures that are fields.

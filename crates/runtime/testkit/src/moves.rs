@@ -52,7 +52,8 @@ fn options() -> HeapOptions {
 }
 
 fn defragmenter(data: &mut FuzzInput<'_>) -> Defragmenter {
-    let names = ["espresso", "sfccd", "ffccd", "espresso-cached", "sfccd-cached"];
+    let names =
+        ["espresso", "sfccd", "ffccd", "espresso-published", "sfccd-published", "ffccd-published"];
     let how: DefragOptions = names[data.below(names.len())].parse().expect("a way");
     let trigger = 1.01 + f64::from(data.byte() % 4) * 0.2;
     let how = DefragOptions { trigger, target: 1.0, ..how };

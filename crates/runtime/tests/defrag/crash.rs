@@ -214,7 +214,7 @@ fn explained(found: &(u64, Vec<u64>), done: u64) -> Result<(), String> {
 /// The same between the steps of a cycle that the program takes itself: so many in front of each
 /// change. Gives false once that is the whole cycle.
 fn between(
-    protocol: Protocol,
+    how: DefragOptions,
     flaw: HeapFlaw,
     steps: u64,
     schedule: &Schedule,
@@ -228,7 +228,7 @@ fn between(
                 Ok(pool.heap())
             });
         let mut thread = Thread::join(opened.expect("a sound pool"), memory).expect("the root");
-        let mut defragmenter = defragmenter(protocol);
+        let mut defragmenter = defragmenter(how);
         for number in 1..=CHANGES {
             for _ in 0..steps {
                 let step = thread.defragment(&mut defragmenter).expect("room");
@@ -251,11 +251,11 @@ fn between(
 }
 
 /// Between all steps of a cycle; gives how many there are.
-fn between_all(protocol: Protocol, flaw: HeapFlaw) -> Result<u64, String> {
-    let mut steps = 0;
-    for schedule in schedules(protocol) {
+fn between_all(how: impl Into<DefragOptions>, flaw: HeapFlaw) -> Result<u64, String> {
+    let (mut steps, how) = (0, how.into());
+    for schedule in schedules(how.protocol) {
         steps = 1;
-        while between(protocol, flaw, steps, &schedule)? {
+        while between(how, flaw, steps, &schedule)? {
             steps += 1;
         }
     }
@@ -264,9 +264,9 @@ fn between_all(protocol: Protocol, flaw: HeapFlaw) -> Result<u64, String> {
 
 #[test]
 fn no_crash_between_steps_of_a_cycle_loses_what_was_done_there() {
-    for protocol in Protocol::ALL {
-        let steps = between_all(protocol, HeapFlaw::None);
-        let steps = steps.unwrap_or_else(|bad| panic!("{protocol}: {bad}"));
+    for how in ways() {
+        let steps = between_all(how, HeapFlaw::None);
+        let steps = steps.unwrap_or_else(|bad| panic!("{how}: {bad}"));
         assert!(steps > 20, "{steps}");
     }
 }
@@ -324,7 +324,7 @@ fn no_crash_beside_a_cycle_loses_what_a_thread_did() {
 
 /// Thread 1 moves two nodes as it reads them, in a scope that stays open and has no fence behind
 /// the second; thread 0 changes that, and retires its log.
-fn met(flaw: HeapFlaw) -> Result<(), String> {
+fn met(how: DefragOptions, flaw: HeapFlaw) -> Result<(), String> {
     let dram = options(CHUNKS).dram_bytes();
     let image = Image::from_pm(sparse().into_pm(), dram + 8);
     let bytes = options(CHUNKS).pm_bytes();
@@ -355,7 +355,7 @@ fn met(flaw: HeapFlaw) -> Result<(), String> {
             });
             return read.expect("sound nodes");
         }
-        let mut defragmenter = defragmenter(Protocol::Sfccd);
+        let mut defragmenter = defragmenter(how);
         while !defragmenter.is_in_cycle() {
             thread.defragment(&mut defragmenter).expect("room");
         }
@@ -385,8 +385,10 @@ fn met(flaw: HeapFlaw) -> Result<(), String> {
 
 #[test]
 fn who_meets_a_copy_makes_it_durable_that_it_is_one() {
-    met(HeapFlaw::None).unwrap_or_else(|bad| panic!("{bad}"));
-    assert!(met(HeapFlaw::TrustsCopied).is_err(), "not found");
+    for how in ["sfccd", "sfccd-published"].map(|name| name.parse().expect("a way")) {
+        met(how, HeapFlaw::None).unwrap_or_else(|bad| panic!("{how}: {bad}"));
+        assert!(met(how, HeapFlaw::TrustsCopied).is_err(), "{how}: not found");
+    }
 }
 
 #[test]

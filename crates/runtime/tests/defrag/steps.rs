@@ -1,12 +1,10 @@
 //! A program between the steps of a cycle: at each of them, and over several.
 
-use super::{
-    List, Node, Root, Thread, defragmenter, made, node, options, push, put, retain, values,
-};
+use super::{List, Node, Root, Thread, defragmenter, node, push, put, retain, sparse_list, values};
 use seawall_memory::{Image, Memory, layer};
 use seawall_runtime::defrag::{Protocol, Step};
 use seawall_runtime::typed::{Ptr, Session};
-use seawall_runtime::{AccessError, Heap, HeapError, Logging, TxError};
+use seawall_runtime::{AccessError, HeapError, Logging, TxError};
 
 /// The collector's handle on a memory whose other handles are thread 0's.
 pub(super) struct Second<'m> {
@@ -23,16 +21,6 @@ impl layer::Layer for Second<'_> {
     fn thread(&self) -> usize {
         1
     }
-}
-
-/// A list of a few nodes on many pages.
-fn sparse() -> (Image, Heap) {
-    let (image, heap) = made(&options(8));
-    let mut thread = Thread::join(heap, &image).unwrap();
-    push(&mut thread, 0..400).unwrap();
-    retain(&mut thread, |value| value % 40 == 0).unwrap();
-    drop(thread);
-    (image, heap)
 }
 
 type Nodes<'p> = Vec<(Ptr<'p, Node<'p>>, u64)>;
@@ -90,7 +78,7 @@ fn change<'p, M: Memory>(
 /// Lets a scope begin after so many steps, in which steps are taken and (if it `changes`) the list
 /// is changed in between; gives how many steps the cycle had.
 fn beside(begins: u64, changes: bool, protocol: Protocol) -> Option<u64> {
-    let (image, heap) = sparse();
+    let (image, heap) = sparse_list();
     let second = Second { image: &image };
     let mut collector = heap.join(&second);
     let mut defragmenter = defragmenter(protocol);
@@ -141,7 +129,7 @@ fn in_a_scope_objects_keep_their_addresses_and_values_whatever_steps_are_taken()
 
 #[test]
 fn a_page_that_is_written_to_while_a_cycle_begins_stays() {
-    let (image, heap) = sparse();
+    let (image, heap) = sparse_list();
     let second = Second { image: &image };
     let mut collector = heap.join(&second);
     let mut defragmenter = defragmenter(Protocol::Sfccd);
@@ -176,7 +164,7 @@ fn a_cycle_that_was_left_after_any_step_is_ended_by_another_defragmenter() {
 
 fn is_ended_by_another(first: Protocol, other: Protocol) {
     for left_after in 0.. {
-        let (image, heap) = sparse();
+        let (image, heap) = sparse_list();
         let second = Second { image: &image };
         let mut collector = heap.join(&second);
         let mut first = defragmenter(first);
@@ -207,7 +195,7 @@ fn is_ended_by_another(first: Protocol, other: Protocol) {
 /// Lets an undo transaction begin after so many steps and fail after as many more as are taken
 /// until the cycle waits for it; false once that is behind the cycle.
 fn fails_beside(begins: u64) -> bool {
-    let (image, heap) = sparse();
+    let (image, heap) = sparse_list();
     let second = Second { image: &image };
     let mut collector = heap.join(&second);
     let mut defragmenter = defragmenter(Protocol::Sfccd);

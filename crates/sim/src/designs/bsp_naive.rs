@@ -1,29 +1,35 @@
 //! Buffered strict persistency by write-through: the naive protocol of MICRO'15, section 7.2.
 //!
-//! A store is visible at once and goes on through the caches to memory, behind earlier stores:
-//! nothing is coalesced, and a store is sent when the one before it is durable (section 2.1:
-//! constraint S1 without S2). A queue of a few stores per core hides some of the latency. A core
-//! that requests a line with a store in another core's queue waits until that store is durable, so
-//! a value that was read or overwritten never persists later than stores that follow from it.
-//! Nothing is logged, as each store is an epoch.
+//! A store is visible at once and goes on through the caches to memory; nothing is coalesced. A
+//! core's stores become durable in its order (section 2.1: constraint S1 without S2), and those in
+//! its queue are on their way together, as the persistency is buffered: a controller writes a store
+//! when the one before it has begun to be written. Where that is at another controller, the core
+//! tells it who is next, and it informs that one; so each change of the controller costs a message
+//! between the two. Until then the store waits at its controller, which has a place for each in
+//! the queues of the cores. A core that requests a line with a store in another core's queue waits
+//! until that store is durable, so a value that was read or overwritten never persists later than
+//! stores that follow from it. Nothing is logged, as each store is an epoch.
 
 use crate::caches::patience::LOOKS_AGAIN;
 use crate::caches::private::Way;
 use crate::caches::shared::Slot;
-use crate::config::Machine;
+use crate::config::{DeviceConfig, Machine};
 use crate::core::Waiter;
-use crate::design::{Design, Store};
+use crate::design::{Arrival, Design, Store};
 use crate::engine::counters::Reason;
 use crate::families::params::parameters;
+use crate::hw::writes::Arriving;
 use crate::hw::{Event, Gate, Hw, Request, Token};
+use crate::memory::controller::Written;
 use crate::memory::versions::LineData;
+use crate::noc::mesh::Tile;
 use crate::{Cycle, LineId};
 use seawall_memory::Model;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 pub(super) const ABOUT: &str =
-    "Naive BSP: stores go through to memory one after the other, behind the program.";
+    "Naive BSP: stores go through to memory, each behind the one before it.";
 pub(super) const MODEL: Option<Model> = Some(Model::Bsp);
 
 parameters! {
@@ -42,8 +48,8 @@ enum Flaw {
     /// No planted bug.
     #[default]
     None,
-    /// A store is sent before the one in front of it is durable.
-    SendsAtOnce,
+    /// A controller writes a store before the one in front of it.
+    IgnoresOrder,
     /// A request does not wait for a store in another core's queue.
     IgnoresConflicts,
 }
@@ -53,30 +59,52 @@ pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Naive {
     Naive { room: queue, flaw, queues: vec![Queue::default(); machine.core.count] }
 }
 
-/// A core's stores that are not durable, oldest first; the oldest is on its way.
+/// A core's stores that are not durable, and their order.
 #[derive(Clone, Default)]
 struct Queue {
-    stores: VecDeque<(LineId, LineData)>,
+    /// The lines of stores that are not durable, oldest first.
+    stores: VecDeque<LineId>,
+    /// Stores that no controller has taken yet, oldest first.
+    order: VecDeque<Sent>,
+    /// Whether the oldest of these may be taken.
+    is_next: bool,
+    /// Those that are at their controllers.
+    held: Vec<Arriving>,
+    /// Where the last one that was taken is written, and from when on.
+    last: Option<(Tile, Cycle)>,
     waiting: Vec<Waiter>,
 }
 
-/// Naive BSP: at most one store per core is on its way.
+/// A store on its way to its controller.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// The number of its write.
+    number: u64,
+    controller: Tile,
+    /// When the controller of the store before it knows where it is.
+    announced: Cycle,
+}
+
+/// Naive BSP.
 pub(crate) struct Naive {
     room: usize,
     flaw: Flaw,
     queues: Vec<Queue>,
 }
 
-/// The oldest store of a core is durable.
+/// Messages to a core's queue, and of its stores.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Durable {
-    core: u8,
+pub(crate) enum Message {
+    /// The core learns that one more of its stores is durable.
+    Durable { core: u8 },
+    /// The controller of the oldest store that is not taken learns that it is next.
+    Next { core: u8 },
 }
 
 impl Naive {
     /// The core that has a store to `line` in its queue; at most one has.
     fn holder(&self, line: LineId) -> Option<usize> {
-        self.queues.iter().position(|queue| queue.stores.iter().any(|(of, _)| *of == line))
+        self.queues.iter().position(|queue| queue.stores.contains(&line))
     }
 
     fn wait(&mut self, core: usize, who: Waiter, reason: Reason) -> Gate {
@@ -84,31 +112,61 @@ impl Naive {
         Gate::Wait(reason)
     }
 
-    /// Sends the store at `place` behind the oldest of `core`, if there is one.
-    fn send(&mut self, hw: &mut Hw<Durable>, core: usize, place: usize, now: Cycle) {
-        let stores = &self.queues[core].stores;
-        let Some((line, data)) = stores.get(place).copied() else { return };
-        // Under the planted bug two cores can have the line in their queues; both leave it dirty.
-        let is_last = self.flaw != Flaw::IgnoresConflicts
-            && stores.iter().skip(place + 1).all(|(of, _)| *of != line);
-        let home = hw.home_tile(line);
-        let bank = hw.llc.bank(line);
-        let sent = hw.mesh.data(core, home, now + hw.config.l1.latency);
+    /// Sends the newest store of `core`, which left `data` in `line`.
+    fn send(
+        &mut self,
+        hw: &mut Hw<Message>,
+        core: usize,
+        line: LineId,
+        data: &LineData,
+        now: Cycle,
+    ) {
+        let (home, bank) = (hw.home_tile(line), hw.llc.bank(line));
+        let controller = hw.memory_tile(line);
+        let leaves = now + hw.config.l1.latency;
+        let sent = hw.mesh.data(core, home, leaves);
         let found = hw.look_up(bank, sent);
+        let number = hw.memory.next_number();
         let token = Token::of(core, bank);
-        if is_last {
-            hw.write_back(line, home, found, token);
+        if self.flaw == Flaw::IgnoresConflicts {
+            // Two cores can have the line in their queues; both leave it dirty.
+            hw.write_older(line, data, home, found, token);
         } else {
-            hw.write_older(line, &data, home, found, token);
+            hw.write_back(line, home, found, token);
         }
+        let queue = &mut self.queues[core];
+        let before = queue.order.back().map(|sent| sent.controller);
+        let announced = match before.or(queue.last.map(|(tile, _)| tile)) {
+            Some(tile) if tile != controller => hw.mesh.control(core, tile, leaves),
+            _ => now,
+        };
+        queue.order.push_back(Sent { number, controller, announced });
+        if queue.order.len() == 1 {
+            self.pass_on(hw, core, now);
+        }
+    }
+
+    /// The last store of `core` that was taken lets the next one go, which is known.
+    fn pass_on(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        let queue = &mut self.queues[core];
+        let Some(next) = queue.order.front() else { return };
+        let at = match queue.last {
+            Some((tile, from)) if tile != next.controller => {
+                hw.mesh.control(tile, next.controller, from.max(next.announced).max(now))
+            }
+            Some((_, from)) => from,
+            None => now,
+        };
+        hw.queue.event(at.max(now), Event::Design(Message::Next { core: core as u8 }));
     }
 }
 
 impl Design for Naive {
-    type Message = Durable;
+    type Message = Message;
     const COALESCES: bool = false;
+    const SEES_ARRIVALS: bool = true;
 
-    fn store(&mut self, hw: &mut Hw<Durable>, who: Waiter, at: Store, now: Cycle) -> Gate {
+    fn store(&mut self, hw: &mut Hw<Message>, who: Waiter, at: Store, now: Cycle) -> Gate {
         if hw.is_pm(at.line) && self.queues[who.core].stores.len() >= self.room {
             return self.wait(who.core, who, Reason::WriteThrough);
         }
@@ -118,27 +176,24 @@ impl Design for Naive {
         Gate::Go
     }
 
-    fn stored(&mut self, hw: &mut Hw<Durable>, core: usize, at: Store, _: u64, now: Cycle) {
+    fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, _: u64, now: Cycle) {
         if !hw.is_pm(at.line) {
             return;
         }
         hw.clean(core, at.way, at.line);
         let data = *hw.data(core, at.way, at.line);
-        self.queues[core].stores.push_back((at.line, data));
-        let before = self.queues[core].stores.len() - 1;
-        if before == 0 || self.flaw == Flaw::SendsAtOnce {
-            self.send(hw, core, before, now);
-        }
+        self.queues[core].stores.push_back(at.line);
+        self.send(hw, core, at.line, &data, now);
     }
 
-    fn drain(&mut self, _: &mut Hw<Durable>, who: Waiter, _: Cycle) -> Gate {
+    fn drain(&mut self, _: &mut Hw<Message>, who: Waiter, _: Cycle) -> Gate {
         match self.queues[who.core].stores.is_empty() {
             true => Gate::Go,
             false => self.wait(who.core, who, Reason::Fence),
         }
     }
 
-    fn remote(&mut self, _: &mut Hw<Durable>, request: &Request) -> Gate {
+    fn remote(&mut self, _: &mut Hw<Message>, request: &Request) -> Gate {
         match self.holder(request.line) {
             Some(core) if core != request.who.core && self.flaw != Flaw::IgnoresConflicts => {
                 self.wait(core, request.who, Reason::InterConflict)
@@ -147,39 +202,75 @@ impl Design for Naive {
         }
     }
 
-    fn may_prefetch(&self, _: &Hw<Durable>, core: usize, line: LineId) -> bool {
+    fn may_prefetch(&self, _: &Hw<Message>, core: usize, line: LineId) -> bool {
         self.holder(line).is_none_or(|holder| holder == core)
     }
 
-    fn may_displace(&self, _: &Hw<Durable>, slot: Slot) -> bool {
+    fn may_displace(&self, _: &Hw<Message>, slot: Slot) -> bool {
         self.holder(slot).is_none()
     }
 
-    fn spill(&mut self, _: &mut Hw<Durable>, _: Waiter, _: Way, _: LineId, _: Cycle) -> Gate {
+    fn spill(&mut self, _: &mut Hw<Message>, _: Waiter, _: Way, _: LineId, _: Cycle) -> Gate {
         Gate::Go
     }
 
-    fn evict(&mut self, _: &mut Hw<Durable>, who: Waiter, slot: Slot, _: Cycle) -> Gate {
+    fn evict(&mut self, _: &mut Hw<Message>, who: Waiter, slot: Slot, _: Cycle) -> Gate {
         match self.holder(slot) {
             Some(core) => self.wait(core, who, Reason::Replacement),
             None => Gate::Go,
         }
     }
 
-    fn written(&mut self, hw: &mut Hw<Durable>, token: Token, acknowledged: Cycle) {
-        let core = usize::from(token.core);
-        let back = hw.mesh.control(hw.bank_tile(token.bank.into()), core, acknowledged);
-        hw.queue.event(back, Event::Design(Durable { core: token.core }));
+    fn arriving(&mut self, _: &mut Hw<Message>, write: &Arriving, _: Cycle) -> Arrival {
+        let Some(queue) = self.queues.get_mut(usize::from(write.token.core)) else {
+            return Arrival::USUAL;
+        };
+        let oldest = queue.order.front().map(|sent| sent.number);
+        let is_next = queue.is_next && oldest == Some(write.number);
+        if is_next || self.flaw == Flaw::IgnoresOrder {
+            return Arrival::USUAL;
+        }
+        queue.held.push(*write);
+        Arrival::Held
     }
 
-    fn message(&mut self, hw: &mut Hw<Durable>, message: Durable, now: Cycle) {
-        let core = usize::from(message.core);
-        self.queues[core].stores.pop_front();
-        for who in std::mem::take(&mut self.queues[core].waiting) {
-            hw.wake(who, now);
-        }
-        if self.flaw != Flaw::SendsAtOnce {
-            self.send(hw, core, 0, now);
+    fn arrived(&mut self, hw: &mut Hw<Message>, token: Token, from: Tile, written: Written) {
+        let core = usize::from(token.core);
+        let begins = match hw.config.memory.nvm {
+            // A DIMM reorders what it has: the next one waits until this one is there.
+            DeviceConfig { dimms: Some(_), .. } => written.durable,
+            nvm => written.durable.saturating_sub(nvm.write).max(written.accepted),
+        };
+        let queue = &mut self.queues[core];
+        queue.order.pop_front();
+        (queue.is_next, queue.last) = (false, Some((from, begins)));
+        self.pass_on(hw, core, 0);
+    }
+
+    fn written(&mut self, hw: &mut Hw<Message>, token: Token, acknowledged: Cycle) {
+        let core = usize::from(token.core);
+        let back = hw.mesh.control(hw.bank_tile(token.bank.into()), core, acknowledged);
+        hw.queue.event(back, Event::Design(Message::Durable { core: token.core }));
+    }
+
+    fn message(&mut self, hw: &mut Hw<Message>, message: Message, now: Cycle) {
+        match message {
+            Message::Durable { core } => {
+                let queue = &mut self.queues[usize::from(core)];
+                queue.stores.pop_front();
+                for who in std::mem::take(&mut queue.waiting) {
+                    hw.wake(who, now);
+                }
+            }
+            Message::Next { core } => {
+                let queue = &mut self.queues[usize::from(core)];
+                queue.is_next = true;
+                let oldest = queue.order.front().map(|sent| sent.number);
+                let held = queue.held.iter().position(|write| Some(write.number) == oldest);
+                if let Some(place) = held {
+                    hw.comes_again(&queue.held.swap_remove(place), now);
+                }
+            }
         }
     }
 }

@@ -30,6 +30,8 @@ parameters! {
     adr: bool = false;
     /// A flush removes the line from all caches (`clflushopt`).
     invalidating: bool = false;
+    /// A flush begins only when the last one is durable; with `invalidating` this is `clflush`.
+    serial: bool = false;
     /// A planted bug, to test the checks.
     flaw: Flaw = Flaw::None;
 }
@@ -52,8 +54,12 @@ enum Flaw {
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Clwb {
-    let Params { flaw, invalidating, .. } = *params;
-    let limit = if flaw == Flaw::Unlimited { usize::MAX } else { machine.core.flushes() };
+    let Params { flaw, invalidating, serial, .. } = *params;
+    let limit = match flaw {
+        Flaw::Unlimited => usize::MAX,
+        _ if serial => 1,
+        _ => machine.core.flushes(),
+    };
     Clwb { flaw, invalidating, limit, cores: vec![Flushes::default(); machine.core.count] }
 }
 

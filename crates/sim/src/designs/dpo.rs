@@ -30,6 +30,7 @@ use crate::engine::counters::Reason;
 use crate::families::buffers::Filter;
 use crate::families::params::parameters;
 use crate::hw::{Event, Gate, Hw, Request, Token};
+use crate::memory::controller::Written;
 use crate::memory::versions::LineData;
 use crate::noc::mesh::Tile;
 use crate::{Cycle, Epoch, LineId};
@@ -378,9 +379,9 @@ impl Design for Dpo {
         !hw.is_pm(line) || hw.llc.find(line).is_some() || !self.is_buffered(line)
     }
 
-    fn arrived(&mut self, hw: &mut Hw<Message>, token: Token, from: Tile, accepted: Cycle) {
+    fn arrived(&mut self, hw: &mut Hw<Message>, token: Token, from: Tile, written: Written) {
         let message = Message::Accepted { core: token.core, slot: token.bank, from: from as u8 };
-        hw.queue.event(accepted, Event::Design(message));
+        hw.queue.event(written.accepted, Event::Design(message));
     }
 
     fn message(&mut self, hw: &mut Hw<Message>, message: Message, now: Cycle) {

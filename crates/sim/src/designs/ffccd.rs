@@ -18,11 +18,13 @@ use super::clwb::{self, Clwb};
 use crate::caches::private::Way;
 use crate::config::Machine;
 use crate::core::Waiter;
-use crate::design::{Design, Store};
+use crate::design::{Arrival, Design, Store};
 use crate::families::params::parameters;
+use crate::hw::writes::Arriving;
 use crate::hw::{Gate, Hw, Request, Token};
+use crate::memory::controller::Late;
 use crate::memory::versions::LineData;
-use crate::relocation::{Arriving, Late, Lookup, Walk};
+use crate::relocation::{Lookup, Walk};
 use crate::{Cycle, LineId};
 use lookup::Lookups;
 use reached::Reached;
@@ -178,18 +180,18 @@ impl Design for Ffccd {
         Gate::Go
     }
 
-    fn arriving(&mut self, hw: &mut Hw<()>, write: &Arriving, now: Cycle) -> Option<Late> {
+    fn arriving(&mut self, hw: &mut Hw<()>, write: &Arriving, now: Cycle) -> Arrival {
         if !self.was_set {
-            return Some(Late::default());
+            return Arrival::USUAL;
         }
         let keeps_order = self.flaw != Flaw::Overtakes;
         let floor = if keeps_order { hw.memory.durable_before(write.number) } else { 0 };
         if floor == Cycle::MAX {
-            return None;
+            return Arrival::Again;
         }
         let copy = self.of_copy(write);
         let found = copy.map(|registers| self.reached.find(hw, &registers, write.line, now));
-        Some(Late { by: found.map_or(0, |found| found - now), floor })
+        Arrival::Taken(Late { by: found.map_or(0, |found| found - now), floor })
     }
 
     fn persists(&mut self, hw: &mut Hw<()>, write: &Arriving, now: Cycle, durable: Cycle) {

@@ -28,6 +28,8 @@ macro_rules! counters {
 counters! {
     /// Events of a whole run, all cores together.
     Counters {
+        /// Instructions that cores issued: accesses, flushes, fences, and the work between them.
+        instructions,
         /// Loads, stores and locked operations of the program, each of up to 8 bytes.
         references,
         /// Loads of the program.

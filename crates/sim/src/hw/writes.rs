@@ -27,6 +27,22 @@ impl Outgoing {
     }
 }
 
+/// A write that reaches its controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arriving {
+    /// The write's number; later writes have higher ones.
+    pub(crate) number: u64,
+    /// The line that it writes.
+    pub(crate) line: LineId,
+    /// Whether it takes bytes of a copy to memory.
+    pub(crate) has_copy: bool,
+    /// What its sender wants to hear.
+    pub(crate) token: Token,
+    /// The tile of the bank that sent it.
+    pub(crate) tile: u8,
+    pub(crate) origin: Origin,
+}
+
 impl<M: Copy> Hw<M> {
     /// Sends the shared cache's dirty `line` from `tile`, where its bank is, to its memory
     /// controller; the acknowledgement returns to `tile`.
@@ -282,5 +298,17 @@ impl<M: Copy> Hw<M> {
         let number = self.memory.write_sent(line, replaced);
         self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
         number
+    }
+
+    /// The write that this event brings to its controller.
+    pub(crate) fn arriving(&self, number: u64, tile: u8, token: Token, origin: Origin) -> Arriving {
+        let (line, has_copy) = (self.memory.line_of(number), self.memory.has_copy(number));
+        Arriving { number, line, has_copy, token, tile, origin }
+    }
+
+    /// A write that is at its controller comes again at `at`.
+    pub(crate) fn comes_again(&mut self, write: &Arriving, at: Cycle) {
+        let Arriving { number, tile, token, origin, .. } = *write;
+        self.queue.event(at, Event::WriteArrives { number, tile, token, origin });
     }
 }

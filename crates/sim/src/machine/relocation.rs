@@ -1,4 +1,4 @@
-//! The programs' requests to relocation hardware, and its part in the path of a write.
+//! The programs' requests to relocation hardware.
 //!
 //! A copy of a line is read in pieces of source lines, and leaves the store buffer as one entry.
 //! The program does not wait for it. Lookups read the pool with loads.
@@ -9,29 +9,12 @@ use crate::caches::private::Way;
 use crate::core::{Entry, Kind, Waits};
 use crate::design::Design;
 use crate::engine::counters::Reason;
-use crate::memory::controller::Written;
-use crate::relocation::{Arriving, Lookup, Walk};
+use crate::relocation::{Lookup, Walk};
 use crate::{Cycle, LineId};
 use seawall_memory::relocation::{Forwarding, Relocation};
 use seawall_memory::{Addr, Width};
 
 impl<D: Design> System<D> {
-    /// Write `number` reaches its controller; returns `None` if it must come again.
-    pub(super) fn accept(&mut self, number: u64, now: Cycle) -> Option<Written> {
-        if !D::RELOCATES {
-            let late = Default::default();
-            return Some(self.hw.memory.write_arrives(number, now, late, &mut self.hw.values));
-        }
-        let (line, has_copy) = (self.hw.memory.line_of(number), self.hw.memory.has_copy(number));
-        let write = Arriving { number, line, has_copy };
-        let late = self.design.arriving(&mut self.hw, &write, now)?;
-        let written = self.hw.memory.write_arrives(number, now, late, &mut self.hw.values);
-        if has_copy {
-            self.design.persists(&mut self.hw, &write, now, written.durable);
-        }
-        Some(written)
-    }
-
     /// `core` has stored a line of a copy, or a part of one, in `way`.
     pub(super) fn copied(&mut self, core: usize, way: Way, line: LineId) {
         if self.hw.is_pm(line) {

@@ -41,9 +41,13 @@ pub(super) fn warm<M: Copy>(
 
 impl<D: Design> System<D> {
     /// Fills the caches as they are when a run starts, of the cores that have run so far. Lines
-    /// that are there, and those that the design keeps back, stay where they are.
+    /// that are there, and those that the design keeps back, stay where they are. Does nothing on a
+    /// machine that is to be cold.
     pub(super) fn attempt_warm(&mut self, core: usize) -> Result<(), Pause> {
         self.in_turn(core)?;
+        if self.hw.config.cold {
+            return Ok(());
+        }
         let has_run = |core: &usize| {
             let state = &self.hw.cores[*core];
             state.clock > 0 || state.waits != Waits::Parked

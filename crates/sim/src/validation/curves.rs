@@ -120,7 +120,7 @@ impl<'a> Curves<'a> {
             let (cores, found) = *curve.last().unwrap_or(&(0.0, f64::NAN));
             let what = format!("cycles a line {what}, {cores} cores");
             let point = ValidationPoint::new("memory", "peak bandwidth", what);
-            let formula = "max(line_cycles, access / banks) / controllers";
+            let formula = "max(line_cycles, busy / banks) / controllers";
             points.push(point.expect(formula, pace).found(found, 6.0));
         }
         let falls = |curve: &Xy, what: &str, part: &str| {
@@ -253,7 +253,7 @@ impl<'a> Curves<'a> {
         let paths = Paths::new(self.machine);
         let formula = self.sharers.iter().skip(1).map(|(x, _)| {
             let others: Vec<usize> = (1..=*x as usize).collect();
-            (*x, (paths.upgrade(0, 7, &others) + 1) as f64)
+            (*x, (paths.upgrade(0, 7, &others) + paths.own_store()) as f64)
         });
         Plot::new(
             "sharers",

@@ -53,8 +53,7 @@ impl<'a> Paths<'a> {
 
     /// The tile of the controller of a line.
     pub fn corner(&self, line: u64) -> Tile {
-        let (tiles, columns) = (self.machine.core.count, self.machine.columns());
-        [0, tiles - 1, columns - 1, tiles - columns][self.controller(line)]
+        self.machine.controller_tiles()[self.controller(line)]
     }
 
     /// Links between two tiles.
@@ -88,6 +87,12 @@ impl<'a> Paths<'a> {
     /// The latency of a load that hits in the L1.
     pub fn l1_load(&self) -> Cycle {
         self.machine.l1.latency
+    }
+
+    /// The time that a store to a line of its own core takes: a cycle, or the latency of the first
+    /// level on a core with one store on its way.
+    pub fn own_store(&self) -> Cycle {
+        if self.machine.core.stores_in_flight() == 1 { self.machine.l1.latency } else { 1 }
     }
 
     /// The latency of a load that hits in the second level; on a machine with one level, of a miss
@@ -189,7 +194,8 @@ impl<'a> Paths<'a> {
 
     /// The slower of the banks, busy for `access` cycles each, and the channel.
     fn pace(&self, access: Cycle, line: Cycle) -> f64 {
-        (line as f64).max(access as f64 / self.machine.memory.banks as f64)
+        let memory = &self.machine.memory;
+        (line as f64).max(memory.bank_busy(access) as f64 / memory.banks as f64)
     }
 
     /// The mean of `latency` over `lines`.

@@ -7,7 +7,8 @@ use serde::Serialize;
 pub struct ValidationPoint {
     /// The part: "l1", "llc", "mesh", "coherence", "memory", or the name of a design.
     pub part: String,
-    /// "runs", "shape", "lone latency", "peak bandwidth" or "hardware".
+    /// "runs", "shape", "lone latency", "peak bandwidth", "hardware" or
+    /// "other simulator".
     pub question: &'static str,
     /// The measured quantity, with its unit.
     pub what: String,

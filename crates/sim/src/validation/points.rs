@@ -148,22 +148,23 @@ fn coherence(machine: &Machine) -> Points {
     let beside = (1..scene.lines).find(|line| paths.home(*line) == 0).unwrap_or(1);
     for other in [1, last] {
         let formula = "l1.latency + control to bank + llc.latency + control to the sharer + 1 + \
-                       control from there, + 1 in the store buffer";
+                       control from there, + a store of its own";
         let point = lone("coherence", format!("store to a line that core {other} shares"));
-        let expected = (paths.upgrade(0, beside, &[other]) + 1) as f64;
+        let expected = (paths.upgrade(0, beside, &[other]) + paths.own_store()) as f64;
         let found = scene.upgrade(0, beside, &[other])?;
         points.push(point.expect(formula, expected).found(found as f64, 0.0));
     }
     let point = lone("coherence", "store to a line of its own".into());
     let found = scene.store(0, 77, true)?;
-    points.push(point.expect("1 in the store buffer", 1.0).found(found as f64, 0.0));
+    let formula = "1 in the store buffer, or l1.latency with core.stores_in_flight = 1";
+    points.push(point.expect(formula, paths.own_store() as f64).found(found as f64, 0.0));
     if machine.llc.directory_only {
         return Ok(points);
     }
     let point = lone("coherence", "store to a line in the shared cache".into());
-    let expected = (paths.llc_load(0, 77) + 1) as f64;
+    let expected = (paths.llc_load(0, 77) + paths.own_store()) as f64;
     let found = scene.store(0, 77, false)?;
-    points.push(point.expect("as a load, + 1", expected).found(found as f64, 0.0));
+    points.push(point.expect("as a load, + a store of its own", expected).found(found as f64, 0.0));
     Ok(points)
 }
 
@@ -191,9 +192,13 @@ fn persists(machine: &Machine) -> Points {
         points.push(point.expect("the sum of their paths", expected).found(found, 0.0));
     }
     let point = lone("strict", "store to a line of its own".into());
-    let expected = (paths.persist(0, line, false) + 1) as f64;
+    let expected = (paths.persist(0, line, false) + paths.own_store()) as f64;
     let found = Scene::lone(machine, "strict").store(0, line, true)?;
-    points.push(point.expect("path of flush and fence, + 1", expected).found(found as f64, 0.0));
+    points.push(
+        point
+            .expect("path of flush and fence, + a store of its own", expected)
+            .found(found as f64, 0.0),
+    );
     let formula = "searches + lines and FlushEpoch to the bank + llc.latency + data to controller \
                    + (lines - 1) x the slowest pace + memory.post + memory.nvm.write + \
                    control back";
@@ -234,9 +239,13 @@ pub(super) fn memory_lines(machine: &Machine, controllers: usize) -> Lines {
     Lines::balanced(MEMORY_LINES, banks * controllers, key, BANDWIDTH_LINES)
 }
 
-/// A machine, design and memory for bandwidth runs.
+/// A machine, design and memory for bandwidth runs. Its cores ask for as much as a part can give:
+/// some machines' own do not.
 pub(super) fn bandwidth_scene(machine: &Machine, design: &str) -> Scene {
-    Scene { machine: machine.clone(), design: design.into(), lines: MEMORY_LINES, cold: false }
+    let mut machine = machine.clone();
+    machine.core.stores_in_flight = None;
+    machine.core.rob = machine.core.rob.max(192);
+    Scene { machine, design: design.into(), lines: MEMORY_LINES, cold: false }
 }
 
 /// The shared cache's port and a link, each made the narrowest part of a machine.
@@ -264,6 +273,7 @@ fn ports_and_links(machine: &Machine) -> Points {
     if row.llc.directory_only {
         // Memory answers, which must not be narrower than the link; requests use the same link.
         (row.memory.line_cycles, row.memory.nvm.read, row.core.mshrs) = (1, 16, 64);
+        row.memory.bank_cycles = None;
     }
     let paths = Paths::new(&row);
     let lines = Lines::balanced(MEMORY_LINES, 1, |line| (paths.home(line) == 7).then_some(0), 3000);

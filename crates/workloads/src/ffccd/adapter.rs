@@ -2,16 +2,16 @@
 
 use super::directory::KEYS_MAX;
 use super::phases::{self, Step, shuffle};
-use super::{ChurnChange, ChurnStructure, PartOf, Phases, Walk};
+use super::{ChurnChange, ChurnStructure, Cost, Lane, PartOf, Phases, Walk, pmemobj};
 use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::stream;
 use crate::{Collect, Damage, Flaw, Layout, Setup, Worker, Workload};
-use seawall_memory::Memory;
+use seawall_memory::{LINE_BYTES, Memory};
 use seawall_runtime::defrag::{
-    DefragCounts, DefragError, DefragOptions, Defragmenter, with_collector,
+    DefragCounts, DefragError, DefragOptions, Defragmenter, Manner, with_collector,
 };
 use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
-use seawall_runtime::{Arena, CHUNK_BYTES, Heap, HeapError, HeapOptions, Locks, TxError};
+use seawall_runtime::{Arena, CHUNK_BYTES, Guard, Heap, HeapError, HeapOptions, Locks, TxError};
 use std::marker::PhantomData;
 
 /// The greatest number of parts, which is that of a heap's threads.
@@ -43,6 +43,8 @@ pub struct Churned<S> {
     parts: u64,
     locks: Locks,
     collect: Collect,
+    cost: Cost,
+    pool_bytes: u64,
     structure: PhantomData<fn() -> S>,
 }
 
@@ -58,6 +60,12 @@ impl<S> Copy for Churned<S> {}
 fn parts(setup: &Setup) -> u64 {
     let threads = setup.threads as u64;
     threads * setup.entries.div_ceil(threads * KEYS_MAX)
+}
+
+/// The locks that a thread holds at once: all of them while objects move as published.
+fn levels(setup: &Setup) -> u64 {
+    let is_published = setup.collect.way().is_some_and(|way| way.form == Manner::Published);
+    if is_published { parts(setup) } else { 1 }
 }
 
 /// Small at first, with room for twice the entries, so that free space can be in the wrong place.
@@ -78,11 +86,11 @@ fn options<S: ChurnStructure>(setup: &Setup) -> HeapOptions {
     }
 }
 
-/// Places the locks of the parts behind the DRAM of the heap.
-fn place(heap_dram: u64, threads: u64, parts: u64) -> (Arena, Locks) {
+/// Places the locks of the parts behind the DRAM of the heap; a thread holds at most `levels`.
+fn place(heap_dram: u64, threads: u64, parts: u64, levels: u64) -> (Arena, Locks) {
     let mut arena = Arena::new();
     arena.dram(heap_dram);
-    let locks = Locks::place(&mut arena, parts, threads, 1);
+    let locks = Locks::place(&mut arena, parts, threads, levels);
     (arena, locks)
 }
 
@@ -106,8 +114,9 @@ fn fill<'p, S: ChurnStructure, M: Memory>(
     let mut keys: Vec<u64> = (0..setup.entries).collect();
     shuffle(&mut keys, &mut stream(setup.seed, 0));
     for (number, key) in (0..).zip(keys) {
-        let (tag, dice, slip) = (initial_tag(number), 0, false);
-        let mut change = ChurnChange { key: key / parts, tag, dice, slip, note: &mut |_, _| () };
+        let (tag, dice, slip, lane) = (initial_tag(number), 0, false, Lane(None));
+        let note = &mut |_, _| ();
+        let mut change = ChurnChange { key: key / parts, tag, dice, slip, lane, note };
         S::put(&mut session, made[(key % parts) as usize], &mut change)?;
     }
     session.transaction(|tx| {
@@ -137,10 +146,12 @@ impl<S: ChurnStructure> Churned<S> {
         if parts == 0 || parts > PARTS_MAX as u64 || !fits {
             return Err(Damage(format!("the root says {entries} entries in {parts} parts")));
         }
-        let (arena, locks) = place(heap.dram_bytes(), heap.threads(), parts);
+        let (arena, locks) = place(heap.dram_bytes(), heap.threads(), parts, 1);
         layout.hold_dram(&arena)?;
         let collect = Collect::by_steps(heap.moves().then(DefragOptions::default));
-        Ok(Churned { heap, entries, parts, locks, collect, structure: PhantomData })
+        let (cost, pool_bytes) = (Cost::Lean, layout.pm_bytes);
+        let structure = PhantomData;
+        Ok(Churned { heap, entries, parts, locks, collect, cost, pool_bytes, structure })
     }
 
     /// Runs one step on the part of its key, whose lock is held; returns the result of a search.
@@ -162,7 +173,8 @@ impl<S: ChurnStructure> Churned<S> {
             Step::Get(_) | Step::Touch(_) => {}
         }
         let slip = worker.flaw == Flaw::Slip;
-        let change = &mut ChurnChange { key, tag, dice, slip, note: &mut note };
+        let lane = pmemobj::lane(self.cost, self.pool_bytes, worker.thread);
+        let change = &mut ChurnChange { key, tag, dice, slip, lane, note: &mut note };
         thread.enter(|session, root| {
             let part = session.get(root.at(Root::PARTS).index(part as usize))?;
             let part = part.ok_or_else(|| Damage(format!("there is no part of key {key}")))?;
@@ -192,8 +204,10 @@ impl<S: ChurnStructure> Workload for Churned<S> {
 
     fn layout(setup: &Setup) -> Layout {
         let options = options::<S>(setup);
-        let (arena, _) = place(options.dram_bytes(), options.threads, parts(setup));
-        Layout { pm_bytes: options.pm_bytes_max(), dram_bytes: arena.dram_bytes() }
+        let (arena, _) = place(options.dram_bytes(), options.threads, parts(setup), levels(setup));
+        let lanes = pmemobj::bytes(setup.cost, setup.threads);
+        let pm_bytes = options.pm_bytes_max().next_multiple_of(LINE_BYTES) + lanes;
+        Layout { pm_bytes, dram_bytes: arena.dram_bytes() }
     }
 
     fn steps(setup: &Setup, thread: usize, phases: u64) -> Option<u64> {
@@ -212,10 +226,12 @@ impl<S: ChurnStructure> Workload for Churned<S> {
         );
         let heap = heap.expect("options made from a setup that was checked, and room for entries");
         let (entries, parts) = (setup.entries, parts(setup));
-        let (_, locks) = place(heap.dram_bytes(), heap.threads(), parts);
+        let (_, locks) = place(heap.dram_bytes(), heap.threads(), parts, levels(setup));
         let heap = heap.with_flaw(setup.flaw.of_heap());
-        let collect = setup.collect;
-        Churned { heap, entries, parts, locks, collect, structure: PhantomData }
+        let Setup { collect, cost, .. } = *setup;
+        let pool_bytes = options.pm_bytes_max();
+        let structure = PhantomData;
+        Churned { heap, entries, parts, locks, collect, cost, pool_bytes, structure }
     }
 
     fn heap(&self) -> Option<Heap> {
@@ -232,7 +248,7 @@ impl<S: ChurnStructure> Workload for Churned<S> {
         flaw: Flaw,
     ) -> Result<Churned<S>, Damage> {
         let heap = Heap::read(memory, S::NAME, layout.pm_bytes)?;
-        layout.hold_dram(&place(heap.dram_bytes(), heap.threads(), 0).0)?;
+        layout.hold_dram(&place(heap.dram_bytes(), heap.threads(), 0, 1).0)?;
         let heap = typed::open_flawed::<RootOf<S>, Heap, HeapError>(
             memory,
             S::NAME,
@@ -274,10 +290,14 @@ impl<S: ChurnStructure> Workload for Churned<S> {
         }
         self.locks.release(memory, guard);
         if let Some(defragmenter) = defragmenter {
+            let held = if defragmenter.changes_objects() { self.parts } else { 0 };
+            let take = |part| self.locks.acquire(memory, part, part);
+            let guards: Vec<Guard> = (0..held).map(take).collect();
             match thread.defragment(defragmenter) {
                 Ok(_) | Err(DefragError::Heap(TxError::Full { .. })) => {}
                 Err(error) => assert!(worker.flaw != Flaw::None, "{error}"),
             }
+            guards.into_iter().for_each(|guard| self.locks.release(memory, guard));
         }
     }
 

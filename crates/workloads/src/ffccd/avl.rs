@@ -207,7 +207,7 @@ impl ChurnStructure for Avl {
         part: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let Tree { root, nodes } = tx.get(part)?;
             let value = Value128::new(change.key, change.tag);
             let (root, is_new) = insert(tx, root, value, change.slip)?;
@@ -221,7 +221,7 @@ impl ChurnStructure for Avl {
         part: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let Tree { root, nodes } = tx.get(part)?;
             let (root, is_gone) = remove(tx, root, change.key)?;
             put(tx, part.at(Tree::ROOT), root)?;

@@ -163,7 +163,9 @@ impl ChurnStructure for Bt {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| insert(tx, tree, Value128::new(change.key, change.tag)))
+        change
+            .lane
+            .transaction(session, |tx| insert(tx, tree, Value128::new(change.key, change.tag)))
     }
 
     fn remove<'p, M: Memory>(
@@ -175,10 +177,10 @@ impl ChurnStructure for Bt {
             let found = find(session, tree, change.key)?;
             let entries = found.map(|(_, _, entries)| entries).unwrap_or_default();
             if let Some((_, value)) = entries.iter().find(|(key, _)| *key == change.key) {
-                session.transaction(|tx| tx.free(*value))?;
+                change.lane.transaction(session, |tx| tx.free(*value))?;
             }
         }
-        session.transaction(|tx| match unlink(tx, tree, change.key)? {
+        change.lane.transaction(session, |tx| match unlink(tx, tree, change.key)? {
             Some(value) if !change.slip => tx.free(value),
             _ => Ok(()),
         })

@@ -229,7 +229,7 @@ impl ChurnStructure for BzTree {
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
         let value = Value128::new(change.key, change.tag);
-        session.transaction(|tx| insert(tx, tree, value, change.slip))
+        change.lane.transaction(session, |tx| insert(tx, tree, value, change.slip))
     }
 
     fn remove<'p, M: Memory>(
@@ -237,7 +237,7 @@ impl ChurnStructure for BzTree {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| remove(tx, tree, change.key, change.slip))
+        change.lane.transaction(session, |tx| remove(tx, tree, change.key, change.slip))
     }
 
     fn get<'p, M: Memory>(

@@ -69,7 +69,7 @@ impl ChurnStructure for Echo {
     ) -> Result<(), TxError> {
         let (table, hash) = (store.at(Store::TABLE), spread(change.key));
         let value = Value128::new(change.key, change.tag);
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let Some(entry) = Buckets::find(tx, table, hash)? else {
                 let newest = Some(tx.alloc(Version { number: 0, older: None, value })?);
                 let entry = tx.alloc(Entry { hash, next: None, key: change.key, newest })?;
@@ -100,7 +100,7 @@ impl ChurnStructure for Echo {
         store: Ptr<'p, Store<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let entry = Buckets::unlink(tx, store.at(Store::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };
             let mut gone = tx.get(entry.at(Entry::NEWEST))?;

@@ -250,7 +250,7 @@ impl ChurnStructure for FpTree {
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
         let value = Value128::new(change.key, change.tag);
-        session.transaction(|tx| insert(tx, tree, value, change.slip))
+        change.lane.transaction(session, |tx| insert(tx, tree, value, change.slip))
     }
 
     fn remove<'p, M: Memory>(
@@ -258,7 +258,7 @@ impl ChurnStructure for FpTree {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| remove(tx, tree, change.key))
+        change.lane.transaction(session, |tx| remove(tx, tree, change.key))
     }
 
     fn get<'p, M: Memory>(

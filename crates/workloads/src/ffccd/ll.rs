@@ -70,7 +70,7 @@ impl ChurnStructure for Ll {
         part: Ptr<'p, Lists<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let value = Value128::new(change.key, change.tag);
             let (list, found) = find(tx, part, change.key)?;
             if let Some(node) = found {
@@ -92,7 +92,7 @@ impl ChurnStructure for Ll {
         part: Ptr<'p, Lists<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let (list, Some(node)) = find(tx, part, change.key)? else { return Ok(()) };
             let (prev, next) = (tx.get(node.at(Node::PREV))?, tx.get(node.at(Node::NEXT))?);
             match prev {

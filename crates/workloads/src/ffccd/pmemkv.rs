@@ -62,7 +62,7 @@ impl ChurnStructure for PmemKv {
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
         let (table, hash) = (store.at(Store::TABLE), spread(change.key));
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let value = tx.alloc(Value128::new(change.key, change.tag))?;
             if let Some(entry) = Buckets::find(tx, table, hash)? {
                 let old = tx.get(entry.at(Entry::VALUE))?;
@@ -80,7 +80,7 @@ impl ChurnStructure for PmemKv {
         store: Ptr<'p, Store<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let entry = Buckets::unlink(tx, store.at(Store::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };
             let Entry { key, value, .. } = tx.get(entry)?;

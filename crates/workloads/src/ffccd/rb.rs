@@ -288,7 +288,7 @@ impl ChurnStructure for Rb {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let value = Value128::new(change.key, change.tag);
             let (parent, side) = match find(tx, tree, change.key)? {
                 Ok(node) => return tx.set(node.at(Node::VALUE), value),
@@ -308,7 +308,7 @@ impl ChurnStructure for Rb {
         tree: Ptr<'p, Tree<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let Ok(node) = find(tx, tree, change.key)? else { return Ok(()) };
             Edit { tx, tree }.unlink(node)?;
             tx.free(node)?;

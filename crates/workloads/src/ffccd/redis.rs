@@ -238,7 +238,7 @@ impl ChurnStructure for Redis {
         cache: Ptr<'p, Cache<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| put(tx, cache, change))
+        change.lane.transaction(session, |tx| put(tx, cache, change))
     }
 
     fn remove<'p, M: Memory>(
@@ -246,7 +246,7 @@ impl ChurnStructure for Redis {
         cache: Ptr<'p, Cache<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| remove(tx, cache, spread(change.key), false))
+        change.lane.transaction(session, |tx| remove(tx, cache, spread(change.key), false))
     }
 
     fn get<'p, M: Memory>(
@@ -267,7 +267,7 @@ impl ChurnStructure for Redis {
         cache: Ptr<'p, Cache<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let entry = Buckets::find(tx, cache.at(Cache::TABLE), spread(change.key))?;
             let Some(entry) = entry else { return Ok(()) };
             let used = tx.get(cache.at(Cache::CLOCK))? + 1;

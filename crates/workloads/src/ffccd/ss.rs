@@ -67,7 +67,7 @@ impl ChurnStructure for Ss {
         part: Ptr<'p, Strings<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let text = Text { slot: change.key, value: Value::new(change.key, change.tag) };
             if let Some(old) = Directory::get(tx, part.at(Strings::SLOTS), change.key)? {
                 return tx.set(old, text);
@@ -83,7 +83,7 @@ impl ChurnStructure for Ss {
         part: Ptr<'p, Strings<'p>>,
         change: &mut ChurnChange<'_>,
     ) -> Result<(), TxError> {
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             let slots = part.at(Strings::SLOTS);
             let Some(text) = Directory::get(tx, slots, change.key)? else { return Ok(()) };
             Directory::set(tx, slots, change.key, None)?;
@@ -119,10 +119,10 @@ impl ChurnStructure for Ss {
         (change.note)(one, tag(session, texts[1])?);
         (change.note)(other, tag(session, texts[0])?);
         if change.slip {
-            session.transaction(|tx| place(tx, part, one, texts[1]))?;
-            return session.transaction(|tx| place(tx, part, other, texts[0]));
+            change.lane.transaction(session, |tx| place(tx, part, one, texts[1]))?;
+            return change.lane.transaction(session, |tx| place(tx, part, other, texts[0]));
         }
-        session.transaction(|tx| {
+        change.lane.transaction(session, |tx| {
             place(tx, part, one, texts[1])?;
             place(tx, part, other, texts[0])
         })

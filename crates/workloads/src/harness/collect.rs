@@ -43,10 +43,7 @@ impl Collect {
     /// # Errors
     /// The workload, and those whose objects can move.
     pub fn check_for<W: Workload>(self) -> Result<(), Immobile> {
-        match W::MOVES || self == Collect::Nobody {
-            true => Ok(()),
-            false => Err(Immobile { workload: W::NAME }),
-        }
+        if self == Collect::Nobody { Ok(()) } else { Immobile::check::<W>() }
     }
 }
 
@@ -55,6 +52,12 @@ impl Collect {
 #[error("the objects of {workload} do not move; those of {} do", movable())]
 pub struct Immobile {
     workload: &'static str,
+}
+
+impl Immobile {
+    pub(crate) fn check<W: Workload>() -> Result<(), Immobile> {
+        if W::MOVES { Ok(()) } else { Err(Immobile { workload: W::NAME }) }
+    }
 }
 
 fn movable() -> String {

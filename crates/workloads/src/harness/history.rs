@@ -118,6 +118,11 @@ pub fn initial_tag(number: u64) -> u64 {
     INITIAL << THREAD_SHIFT | (number + 1)
 }
 
+/// A number that is greater the later a tag of one thread was written: initial entries come first.
+pub(crate) fn age(tag: u64) -> u64 {
+    tag.wrapping_add(1 << THREAD_SHIFT) & ((1 << (THREAD_SHIFT + 16)) - 1)
+}
+
 /// Displays a tag in words.
 pub(crate) struct InWords(pub(crate) u64);
 

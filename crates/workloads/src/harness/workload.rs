@@ -3,7 +3,7 @@
 use crate::harness::history::{Contents, History, tag};
 use crate::harness::ycsb::{Accepts, Op, RequestMix, Requests};
 use crate::shared::{Change, Inconsistency};
-use crate::{Collect, Flaw};
+use crate::{Collect, Cost, Flaw};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Memory;
@@ -27,6 +27,8 @@ pub struct Setup {
     pub mix: Option<RequestMix>,
     /// Which thread defragments during the run.
     pub collect: Collect,
+    /// What transactions cost, of workloads that grow and shrink.
+    pub cost: Cost,
     /// A planted bug, to prove that the checkers find it.
     pub flaw: Flaw,
 }
@@ -303,6 +305,7 @@ impl Setup {
             search_percent: W::SEARCH_PERCENT,
             mix: None,
             collect: Collect::Nobody,
+            cost: Cost::Lean,
             flaw: Flaw::None,
         }
     }

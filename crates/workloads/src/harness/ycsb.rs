@@ -204,7 +204,7 @@ fn scatter(record: u64, keys: u64) -> u64 {
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
     Read,
     /// Inserts a key unless it exists.
     Insert,

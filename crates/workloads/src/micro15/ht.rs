@@ -3,7 +3,8 @@
 //!
 //! Entries are buckets. Threads race for a bucket as in the C original, so operations record no
 //! effects and the check is weak: a bucket with a key has a version. The original's random
-//! generator is replaced by the worker's; the key is mixed from it in the same way.
+//! generator is replaced by the worker's; the key is mixed from it in the same way. Instructions
+//! and references are as many as those of the original (the twin `ht.c` of the tests of programs).
 
 use crate::harness::history::Contents;
 use crate::{Damage, Flaw, Layout, Setup, Worker, Workload};
@@ -16,19 +17,28 @@ const VALUE: u64 = 8;
 const VERSION: u64 = 16;
 
 const PROBES: u64 = 4;
+/// Instructions that touch no memory, of an operation and of each probe but the first, as gcc 12
+/// makes them of the C original at -O2.
+const WORK: u32 = 26;
+const WORK_A_PROBE: u32 = 17;
+/// Global variables that the C original loads after each fence: table, buckets, operations.
+const GLOBALS: u64 = 3;
 /// The greatest number of buckets: 64 GiB.
 const BUCKETS_MAX: u64 = 1 << 30;
 
 /// The racy bucket table.
 #[derive(Clone, Copy, Debug)]
 pub struct Ht {
+    /// The global variables of the C original, which are in other memory.
+    globals: Addr,
     table: Addr,
     buckets: u64,
 }
 
 impl Ht {
     fn place(buckets: u64, arena: &mut Arena) -> Ht {
-        Ht { table: arena.pm(buckets * LINE_BYTES), buckets }
+        let globals = arena.dram(LINE_BYTES);
+        Ht { globals, table: arena.pm(buckets * LINE_BYTES), buckets }
     }
 
     fn bucket(&self, index: u64) -> Addr {
@@ -86,7 +96,10 @@ impl Workload for Ht {
 
     fn step<M: Memory>(&self, memory: &M, (): &mut (), worker: &mut Worker) {
         let key = worker.rng.next_u64().wrapping_mul(0xff51_afd7_ed55_8ccd);
-        memory.work(12);
+        memory.work(WORK);
+        for number in 0..GLOBALS {
+            memory.load::<u64>(self.globals.plus(number * 8));
+        }
         for probe in 0..PROBES {
             let at = self.bucket((key >> 20) + probe);
             let found = memory.load::<u64>(at.plus(KEY));
@@ -95,7 +108,7 @@ impl Workload for Ht {
                 return;
             }
             memory.load::<u64>(at.plus(VALUE));
-            memory.work(4);
+            memory.work(WORK_A_PROBE);
         }
     }
 

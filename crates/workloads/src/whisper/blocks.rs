@@ -13,7 +13,7 @@ use seawall_runtime::Arena;
 
 /// Blocks of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     bitmaps: Addr,
     area: Addr,
     threads: u64,
@@ -21,9 +21,17 @@ pub(super) struct Blocks {
     bytes: u64,
 }
 
+/// A free block: the word of the bitmap, its value, and the bit of the block.
+struct Free {
+    at: Addr,
+    word: u64,
+    bit: u64,
+    block: Addr,
+}
+
 impl Blocks {
     /// Places `each` blocks of `bytes` bytes (rounded up to lines) for each thread.
-    pub(super) fn place(arena: &mut Arena, threads: u64, each: u64, bytes: u64) -> Blocks {
+    pub(crate) fn place(arena: &mut Arena, threads: u64, each: u64, bytes: u64) -> Blocks {
         let bytes = bytes.next_multiple_of(LINE_BYTES);
         let blocks = Blocks { bitmaps: Addr::NULL, area: Addr::NULL, threads, each, bytes };
         let bitmaps = arena.pm(threads * blocks.bitmap_bytes());
@@ -57,29 +65,57 @@ impl Blocks {
 
     /// Allocates a free block of the transaction's thread, searching from `cursor` on, which moves
     /// behind it. `None` if there is none.
-    pub(super) fn take<M: Memory>(&self, tx: &mut UndoTx<'_, M>, cursor: &mut u64) -> Option<Addr> {
+    pub(crate) fn take<M: Memory>(&self, tx: &mut UndoTx<'_, M>, cursor: &mut u64) -> Option<Addr> {
         let memory = tx.memory();
-        let thread = tx.thread();
+        let Free { at, word, bit, block } = self.find(tx, cursor)?;
+        tx.strand();
+        tx.add_only(at, 1);
+        memory.store(at, word | 1 << bit);
+        memory.flush(at, 8);
+        tx.step();
+        tx.fresh(block, self.bytes / 8);
+        Some(block)
+    }
+
+    /// As [`take`](Blocks::take), but the bitmap changes only at commit, once for all blocks of a
+    /// word, as in libpmemobj since 1.4; the caller declares the part that it writes as fresh.
+    pub(crate) fn reserve<M: Memory>(
+        &self,
+        tx: &mut UndoTx<'_, M>,
+        cursor: &mut u64,
+    ) -> Option<Addr> {
+        let Free { at, bit, block, .. } = self.find(tx, cursor)?;
+        tx.at_commit(at, 1 << bit, 0);
+        Some(block)
+    }
+
+    /// Frees the block at `at` when the transaction commits.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    pub(crate) fn release<M: Memory>(&self, tx: &mut UndoTx<'_, M>, at: Addr) {
+        let (thread, block) = self.place_of(at.bits()).expect("a block that was taken");
+        tx.at_commit(self.word(thread, block / 64), 0, 1 << (block % 64));
+    }
+
+    /// A free block of the transaction's thread, from `cursor` on, which moves behind it.
+    fn find<M: Memory>(&self, tx: &UndoTx<'_, M>, cursor: &mut u64) -> Option<Free> {
+        let (memory, thread) = (tx.memory(), tx.thread());
         let first = *cursor / 64;
         for step in 0..=self.words() {
             let number = (first + step) % self.words();
             let at = self.word(thread, number);
             let word = memory.load::<u64>(at);
             memory.work(4);
+            let taken = word | tx.set_at_commit(at);
             let from = if step == 0 { *cursor % 64 } else { 0 };
             let free = (from..64.min(self.each - 64 * number)).find(|bit| {
-                word >> bit & 1 == 0 && !tx.has_freed(self.block(thread, 64 * number + bit))
+                taken >> bit & 1 == 0 && !tx.has_freed(self.block(thread, 64 * number + bit))
             });
             if let Some(bit) = free {
-                tx.strand();
-                tx.add_only(at, 1);
-                memory.store(at, word | 1 << bit);
-                memory.flush(at, 8);
-                tx.step();
                 *cursor = (64 * number + bit + 1) % self.each;
                 let block = self.block(thread, 64 * number + bit);
-                tx.fresh(block, self.bytes / 8);
-                return Some(block);
+                return Some(Free { at, word, bit, block });
             }
         }
         None
@@ -89,7 +125,7 @@ impl Blocks {
     ///
     /// # Panics
     /// If there is no such block.
-    pub(super) fn give<M: Memory>(&self, tx: &mut UndoTx<'_, M>, at: Addr) {
+    pub(crate) fn give<M: Memory>(&self, tx: &mut UndoTx<'_, M>, at: Addr) {
         let memory = tx.memory();
         let (thread, block) = self.place_of(at.bits()).expect("a block that was taken");
         let place = self.word(thread, block / 64);
@@ -102,23 +138,23 @@ impl Blocks {
     }
 
     /// The blocks that a walk can reach, each once.
-    pub(super) fn reached(&self) -> Reached<'_> {
-        Reached { blocks: self, bits: vec![0; (self.threads * self.words()) as usize] }
+    pub(crate) fn reached(&self) -> ReachedBlocks<'_> {
+        ReachedBlocks { blocks: self, bits: vec![0; (self.threads * self.words()) as usize] }
     }
 }
 
 /// The blocks that a walk has reached.
-pub(super) struct Reached<'a> {
+pub struct ReachedBlocks<'a> {
     blocks: &'a Blocks,
     bits: Vec<u64>,
 }
 
-impl Reached<'_> {
+impl ReachedBlocks<'_> {
     /// Marks the block of `thread` at the bits `at`, to which `what` points.
     ///
     /// # Errors
     /// If there is none, or it was reached before.
-    pub(super) fn reach(&mut self, thread: u64, at: u64, what: &str) -> Result<Addr, Damage> {
+    pub(crate) fn reach(&mut self, thread: u64, at: u64, what: &str) -> Result<Addr, Damage> {
         let Some((owner, block)) = self.blocks.place_of(at).filter(|(owner, _)| *owner == thread)
         else {
             return Err(Damage(format!("{what} points to {at:#x}, where no block of it is")));
@@ -135,7 +171,7 @@ impl Reached<'_> {
     ///
     /// # Errors
     /// A block that is free and in use, or allocated and unreachable.
-    pub(super) fn check<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
+    pub(crate) fn check<M: Memory>(&self, memory: &M) -> Result<(), Damage> {
         let words = self.blocks.words();
         for (index, reached) in (0..).zip(&self.bits) {
             let taken = memory.load::<u64>(self.blocks.word(index / words, index % words));
@@ -200,5 +236,41 @@ mod tests {
         let mut tx = begin();
         assert_eq!(blocks.take(&mut tx, &mut cursor), Some(all[3]));
         tx.commit();
+    }
+
+    #[test]
+    fn reserved_blocks_are_taken_at_commit_in_one_change_of_their_word() {
+        let mut arena = Arena::new();
+        let undo = Undo::place(&mut arena, 1, 8, 1);
+        let blocks = Blocks::place(&mut arena, 1, 64, 100);
+        let client = Client::place(&mut arena, 1);
+        let image = Image::new(arena.pm_bytes(), arena.dram_bytes());
+        let overhead = Overhead { client, hash: 1, calls: 0 };
+        let begin = || UndoTx::begin(&image, &undo, 0, overhead, OrderFlaw::None);
+        let bitmap = || image.load::<u64>(blocks.word(0, 0));
+        let mut cursor = 0;
+        let mut tx = begin();
+        let taken: Vec<Addr> =
+            (0..64).filter_map(|_| blocks.reserve(&mut tx, &mut cursor)).collect();
+        assert_eq!((taken.len(), blocks.reserve(&mut tx, &mut cursor)), (64, None));
+        blocks.release(&mut tx, taken[5]);
+        assert_eq!((bitmap(), blocks.reserve(&mut tx, &mut cursor)), (0, Some(taken[5])));
+        drop(tx);
+        assert_eq!(bitmap(), 0, "nothing was committed");
+        let mut tx = begin();
+        let first = blocks.reserve(&mut tx, &mut cursor).unwrap();
+        let second = blocks.reserve(&mut tx, &mut cursor).unwrap();
+        tx.commit();
+        assert_eq!(bitmap().count_ones(), 2);
+        let mut tx = begin();
+        blocks.release(&mut tx, first);
+        let third = blocks.reserve(&mut tx, &mut cursor).unwrap();
+        assert_ne!(third, first, "it is free after the commit");
+        tx.commit();
+        let mut reached = blocks.reached();
+        for at in [second, third] {
+            reached.reach(0, at.bits(), "a test").unwrap();
+        }
+        assert_eq!(reached.check(&image), Ok(()));
     }
 }

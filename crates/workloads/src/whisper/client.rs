@@ -40,7 +40,7 @@ const STRIDE: u64 = (MESSAGE_LINES + STACK_LINES + TABLE_LINES) * LINE_BYTES;
 
 /// The front ends of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Client {
+pub(crate) struct Client {
     first: Addr,
     threads: u64,
 }
@@ -58,10 +58,10 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 impl Client {
     /// The mean number of loads and stores of one call.
-    pub(super) const CALL_ACCESSES: u64 = 2 * SAVED + LOCAL_LOADS + LOCAL_STORES + PROBED;
+    pub(crate) const CALL_ACCESSES: u64 = 2 * SAVED + LOCAL_LOADS + LOCAL_STORES + PROBED;
 
     /// Places the front ends of `threads` threads in DRAM.
-    pub(super) fn place(arena: &mut Arena, threads: u64) -> Client {
+    pub(crate) fn place(arena: &mut Arena, threads: u64) -> Client {
         Client { first: arena.dram(threads * STRIDE), threads }
     }
 
@@ -88,7 +88,7 @@ impl Client {
     /// # Panics
     /// If it is longer than the longest message.
     #[track_caller]
-    pub(super) fn request<M: Memory>(&self, memory: &M, key: u64, bytes: u64) -> u64 {
+    pub(crate) fn request<M: Memory>(&self, memory: &M, key: u64, bytes: u64) -> u64 {
         let (own, words) = (self.own(memory), self.words(bytes));
         for word in 0..words {
             memory.store(own.message.plus(8 * word), mix(key, word));
@@ -107,7 +107,7 @@ impl Client {
     /// Handles the request with `hash` in `count` function calls, nested up to the greatest depth:
     /// each saves registers, works on its arguments, probes the table, and restores the registers.
     #[track_caller]
-    pub(super) fn calls<M: Memory>(&self, memory: &M, hash: u64, count: u64) {
+    pub(crate) fn calls<M: Memory>(&self, memory: &M, hash: u64, count: u64) {
         let own = self.own(memory);
         let mut hash = hash;
         for call in 0..count {
@@ -154,7 +154,7 @@ impl Client {
     /// # Panics
     /// If it is longer than the longest message.
     #[track_caller]
-    pub(super) fn respond<M: Memory>(&self, memory: &M, value: u64, bytes: u64) {
+    pub(crate) fn respond<M: Memory>(&self, memory: &M, value: u64, bytes: u64) {
         let (own, words) = (self.own(memory), self.words(bytes));
         for word in 0..words {
             memory.store(own.message.plus(8 * word), value ^ word);

@@ -8,7 +8,7 @@
 //! per transaction (`experiments/whisper.toml`); `STEP_CALLS` and `CALLS` are chosen for the
 //! former.
 
-use super::blocks::{Blocks, Reached};
+use super::blocks::{Blocks, ReachedBlocks};
 use super::inserts::{Inserted, MapInsert, VALUE_WORDS};
 use super::share::{self, Share, spread};
 use super::undo::UndoTx;
@@ -86,7 +86,7 @@ impl CritBit {
         &self,
         memory: &M,
         thread: u64,
-        [nodes, values]: [&mut Reached<'_>; 2],
+        [nodes, values]: [&mut ReachedBlocks<'_>; 2],
         contents: &mut Contents,
     ) -> Result<(), Damage> {
         let what = format!("the tree of thread {thread}");

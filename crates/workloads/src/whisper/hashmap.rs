@@ -7,7 +7,7 @@
 //! per transaction (`experiments/whisper.toml`); `STEP_CALLS` and `CALLS` are chosen for the
 //! former.
 
-use super::blocks::{Blocks, Reached};
+use super::blocks::{Blocks, ReachedBlocks};
 use super::inserts::{Inserted, MapInsert, VALUE_WORDS};
 use super::share::{self, KEY, Share};
 use super::undo::UndoTx;
@@ -58,7 +58,7 @@ impl Chains {
         &self,
         memory: &M,
         thread: u64,
-        entries: &mut Reached<'_>,
+        entries: &mut ReachedBlocks<'_>,
         contents: &mut Contents,
     ) -> Result<(), Damage> {
         let what = format!("the map of thread {thread}");

@@ -13,13 +13,15 @@
 //! the first scan builds it from the dictionary, as after a restart, and sets keep it up to date
 //! from then on. A program without scans has none.
 //!
+//! What an entry holds is a `Stored`: here words in the entry itself, in
+//! `ribbon20::hashes` a hash of fields with objects of their own.
+//!
 //! Sizes: 0.74 % of the accesses of the published run are to persistent memory, and it has 6 epochs
 //! per transaction (`experiments/whisper.toml`); [`STEP_CALLS`] and [`CALLS`] are chosen for the
 //! former.
 
-use super::blocks::{Blocks, Reached};
 use super::client::Client;
-use super::share::{self, KEY, Share, spread};
+use super::share::{Share, spread};
 use super::undo::{Overhead, Undo, UndoTx};
 use crate::harness::ycsb::{Accepts, Op};
 use crate::{Contents, Damage, Flaw, Layout, Setup, Worker, Workload};
@@ -27,17 +29,13 @@ use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use std::collections::BTreeSet;
 
+mod stored;
+
+pub(crate) use stored::{InEntry, Stored};
+
 /// Function calls per step of the transaction system, and per transaction beside the steps.
 const STEP_CALLS: u64 = 8;
 const CALLS: u64 = 60;
-const REQUEST_BYTES: u64 = 96;
-const RESPONSE_BYTES: u64 = 96;
-
-/// An entry is a value, and the next entry of its chain.
-const VALUE_WORDS: u64 = 12;
-const NEXT: u64 = 8 * VALUE_WORDS;
-const ENTRY_BYTES: u64 = NEXT + 8;
-
 /// Words of a dictionary's line: its level (the small table has 2^level buckets), the number of
 /// moved buckets of the small table, and the number of keys.
 const LEVEL: u64 = 0;
@@ -51,21 +49,23 @@ const SAMPLES: u64 = 5;
 /// Instructions per step in the sorted set.
 const SORTED_WORK: u32 = 20;
 
-const LOG_ENTRIES: u64 = 64;
 const LOG_ENTRY_LINES: u64 = 2;
 
-/// The cache benchmark.
+/// The cache benchmark of WHISPER.
+pub type Redis = Dictionary<InEntry>;
+
+/// A cache of a server for each thread.
 ///
 /// After a crash, dictionaries, including growing ones, and the bitmaps of free blocks are as their
 /// threads' last commits left them: a thread's undo log restores what an open transaction had
 /// changed. The times of use are in DRAM and lost; nothing is rebuilt.
 #[derive(Clone, Copy, Debug)]
-pub struct Redis {
-    share: Share,
+pub struct Dictionary<S> {
+    pub(crate) share: Share,
     undo: Undo,
     heads: Addr,
     tables: Addr,
-    entries: Blocks,
+    pub(crate) stored: S,
     /// The time of use of each key.
     used: Addr,
     client: Client,
@@ -74,8 +74,8 @@ pub struct Redis {
 /// The volatile state of a thread: where it searches for free entries, the time, and its keys in
 /// order once a scan has requested them.
 #[derive(Debug, Default)]
-pub struct Server {
-    cursor: u64,
+pub struct Server<C> {
+    pub(crate) cursors: C,
     clock: u64,
     sorted: Option<BTreeSet<u64>>,
 }
@@ -91,29 +91,64 @@ fn levels(share: Share) -> u64 {
     u64::from(share.each().next_power_of_two().ilog2())
 }
 
-/// The greatest number of keys of a thread's dictionary, less than its number of keys.
-fn room(share: Share) -> u64 {
-    share.each() - share.each() / 3
-}
-
 /// Bytes of all tables of a thread.
 fn table_bytes(share: Share) -> u64 {
     (16u64 << levels(share)).next_multiple_of(LINE_BYTES)
 }
 
-impl Redis {
-    fn place(share: Share) -> (Redis, Arena) {
+impl<S: Stored> Dictionary<S> {
+    /// Places dictionaries in a pool.
+    pub(crate) fn place(share: Share) -> (Dictionary<S>, Arena) {
         let mut arena = Arena::new();
-        let redis = Redis {
+        let redis = Dictionary {
             share,
-            undo: Undo::place(&mut arena, share.threads, LOG_ENTRIES, LOG_ENTRY_LINES),
+            undo: Undo::place(&mut arena, share.threads, S::LOG_ENTRIES, LOG_ENTRY_LINES),
             heads: arena.pm(share.threads * LINE_BYTES),
             tables: arena.pm(share.threads * table_bytes(share)),
-            entries: Blocks::place(&mut arena, share.threads, share.each() + 1, ENTRY_BYTES),
+            stored: S::place(&mut arena, share, S::room(share)),
             used: arena.dram(8 * share.keys),
             client: Client::place(&mut arena, share.threads),
         };
         (redis, arena)
+    }
+
+    /// Creates dictionaries with the keys and tags of `initial`, as many as there is room for.
+    pub(crate) fn create_with<M: Memory>(
+        memory: &M,
+        setup: &Setup,
+        share: Share,
+        initial: impl Iterator<Item = (u64, u64)>,
+    ) -> Dictionary<S> {
+        let (redis, arena) = Dictionary::place(share);
+        for thread in 0..share.threads {
+            memory.store(redis.head(thread).plus(LEVEL), levels(share).saturating_sub(2));
+            memory.flush(redis.head(thread), LINE_BYTES);
+        }
+        memory.drain();
+        let mut servers = Vec::new();
+        servers.resize_with(setup.threads, Server::default);
+        for (key, tag) in initial {
+            let thread = share.owner(key);
+            let used = memory.load::<u64>(redis.head(thread).plus(USED));
+            if used < S::room(share) {
+                let mut tx = redis.begin(memory, key, (key, Flaw::None));
+                redis.insert(&mut tx, &mut servers[thread as usize], (key, tag));
+                tx.commit();
+            }
+        }
+        share.seal(memory, S::NAME, setup, &arena);
+        redis
+    }
+
+    /// A request arrives and is handled; returns its hash.
+    pub(crate) fn request<M: Memory>(&self, memory: &M, key: u64, bytes: u64) -> u64 {
+        let hash = self.client.request(memory, key, bytes);
+        self.client.calls(memory, hash, CALLS);
+        hash
+    }
+
+    pub(crate) fn respond<M: Memory>(&self, memory: &M, hash: u64, bytes: u64) {
+        self.client.respond(memory, hash, bytes);
     }
 
     fn head(&self, thread: u64) -> Addr {
@@ -147,14 +182,19 @@ impl Redis {
             if entry.is_null() {
                 return Err(bucket);
             }
-            if memory.load::<u64>(entry.plus(KEY)) == key {
+            if S::key(memory, entry) == key {
                 return Ok(Found { link, entry });
             }
-            link = entry.plus(NEXT);
+            link = entry.plus(S::NEXT);
         }
     }
 
-    fn begin<'a, M: Memory>(
+    /// The entry of a key, if it exists.
+    pub(crate) fn entry<M: Memory>(&self, memory: &M, key: u64) -> Option<Addr> {
+        self.find(memory, key).ok().map(|found| found.entry)
+    }
+
+    pub(crate) fn begin<'a, M: Memory>(
         &'a self,
         memory: &'a M,
         key: u64,
@@ -165,7 +205,7 @@ impl Redis {
     }
 
     /// Records that `key` is used now.
-    fn touch<M: Memory>(&self, memory: &M, server: &mut Server, key: u64) {
+    fn touch<M: Memory>(&self, memory: &M, server: &mut Server<S::Cursors>, key: u64) {
         server.clock += 1;
         memory.store(self.used.plus(8 * key), server.clock);
     }
@@ -184,13 +224,13 @@ impl Redis {
                 if entry.is_null() {
                     break;
                 }
-                let key = memory.load::<u64>(entry.plus(KEY));
+                let key = S::key(memory, entry);
                 let used = memory.load::<u64>(self.used.plus(8 * key));
                 if key != but {
                     met += 1;
                     oldest = Some(oldest.map_or((used, key), |oldest| oldest.min((used, key))));
                 }
-                link = entry.plus(NEXT);
+                link = entry.plus(S::NEXT);
             }
             if met >= SAMPLES {
                 break;
@@ -217,12 +257,12 @@ impl Redis {
         tx.add(from, 1);
         while !next.is_null() {
             let entry = next;
-            next = memory.load(entry.plus(NEXT));
-            let hashed = spread(memory.load(entry.plus(KEY)));
+            next = memory.load(entry.plus(S::NEXT));
+            let hashed = spread(S::key(memory, entry));
             let into = self.bucket(thread, level + 1, hashed >> 20 & mask);
-            tx.add(entry.plus(NEXT), 1);
+            tx.add(entry.plus(S::NEXT), 1);
             tx.add(into, 1);
-            memory.store(entry.plus(NEXT), memory.load::<u64>(into));
+            memory.store(entry.plus(S::NEXT), memory.load::<u64>(into));
             memory.store(into, entry);
         }
         memory.store(from, 0u64);
@@ -243,21 +283,26 @@ impl Redis {
     }
 
     /// Reads up to `most` keys of the thread, in order, from `key` on.
-    fn scan<M: Memory>(&self, memory: &M, server: &mut Server, (key, most): (u64, u64)) {
+    fn scan<M: Memory>(
+        &self,
+        memory: &M,
+        server: &mut Server<S::Cursors>,
+        (key, most): (u64, u64),
+    ) {
         let thread = self.share.owner(key);
         let sorted = server.sorted.get_or_insert_with(|| self.keys(memory, thread).collect());
         let keys: Vec<u64> = sorted.range(key..).take(most as usize).copied().collect();
         for key in keys {
             memory.work(SORTED_WORK);
             if let Ok(found) = self.find(memory, key) {
-                share::read(memory, found.entry, VALUE_WORDS);
+                self.stored.read(memory, found.entry);
                 self.touch(memory, server, key);
             }
         }
     }
 
     /// The keys of `thread`.
-    fn keys<M: Memory>(&self, memory: &M, thread: u64) -> impl Iterator<Item = u64> {
+    pub(crate) fn keys<M: Memory>(&self, memory: &M, thread: u64) -> impl Iterator<Item = u64> {
         let head = self.head(thread);
         let level = memory.load::<u64>(head.plus(LEVEL));
         let grows = memory.load::<u64>(head.plus(MOVED)) > 0;
@@ -268,45 +313,40 @@ impl Redis {
                 memory.work(SORTED_WORK);
                 Some(memory.load::<Addr>(link)).filter(|entry| !entry.is_null())
             };
-            let entries = std::iter::successors(next(bucket), move |entry| next(entry.plus(NEXT)));
-            entries.map(move |entry| memory.load(entry.plus(KEY)))
+            let entries =
+                std::iter::successors(next(bucket), move |entry| next(entry.plus(S::NEXT)));
+            entries.map(move |entry| S::key(memory, entry))
         })
     }
 
     /// Removes the existing `key`.
-    fn remove<M: Memory>(&self, tx: &mut UndoTx<'_, M>, key: u64) {
+    pub(crate) fn remove<M: Memory>(&self, tx: &mut UndoTx<'_, M>, key: u64) {
         let memory = tx.memory();
         let Ok(Found { link, entry }) = self.find(memory, key) else { return };
         tx.strand();
         tx.add(link, 1);
-        memory.store(link, memory.load::<u64>(entry.plus(NEXT)));
-        self.entries.give(tx, entry);
+        memory.store(link, memory.load::<u64>(entry.plus(S::NEXT)));
+        self.stored.give(tx, entry);
         self.recount(tx, -1);
     }
 
     /// Adds the absent `key`.
-    fn insert<M: Memory>(
+    pub(crate) fn insert<M: Memory>(
         &self,
         tx: &mut UndoTx<'_, M>,
-        server: &mut Server,
+        server: &mut Server<S::Cursors>,
         (key, tag): (u64, u64),
     ) {
         let memory = tx.memory();
         self.grow(tx);
-        let entry = self.entries.take(tx, &mut server.cursor).expect("an entry for each key");
+        let entry = self.stored.take(tx, &mut server.cursors);
         let Err(bucket) = self.find(memory, key) else { return };
-        share::fill(memory, entry, VALUE_WORDS, key, tag);
-        memory.store(entry.plus(NEXT), memory.load::<u64>(bucket));
+        self.stored.fill(tx, &mut server.cursors, (entry, key, tag));
+        memory.store(entry.plus(S::NEXT), memory.load::<u64>(bucket));
         tx.strand();
         tx.add(bucket, 1);
         memory.store(bucket, entry);
         self.recount(tx, 1);
-    }
-
-    fn update<M: Memory>(&self, tx: &mut UndoTx<'_, M>, (key, tag): (u64, u64), entry: Addr) {
-        tx.strand();
-        tx.add(entry, VALUE_WORDS);
-        share::fill(tx.memory(), entry, VALUE_WORDS, key, tag);
     }
 
     /// Checks the dictionary of `thread`, and adds its entries.
@@ -314,7 +354,7 @@ impl Redis {
         &self,
         memory: &M,
         thread: u64,
-        entries: &mut Reached<'_>,
+        walk: &mut S::Walk<'_>,
         contents: &mut Contents,
     ) -> Result<(), Damage> {
         let what = format!("the dictionary of thread {thread}");
@@ -331,18 +371,18 @@ impl Redis {
                 let bucket = self.bucket(thread, level, number);
                 let mut next = memory.load::<u64>(bucket);
                 while next != 0 {
-                    let entry = entries.reach(thread, next, &what)?;
-                    let key = memory.load::<u64>(entry.plus(KEY));
+                    let entry = S::reach(walk, memory, thread, (next, &what))?;
+                    let key = S::key(memory, entry);
                     let is_here = self.place_of(memory, thread, spread(key)) == bucket;
                     if self.share.owner(key) != thread || key >= self.share.keys || !is_here {
                         return Err(Damage(format!("key {key} is in a wrong chain of {what}")));
                     }
-                    let tag = share::check(memory, entry, VALUE_WORDS, key)?;
+                    let tag = self.stored.check(walk, memory, (entry, key), thread)?;
                     if contents.insert(key, tag).is_some() {
                         return Err(Damage(format!("key {key} is there twice")));
                     }
                     found += 1;
-                    next = memory.load(entry.plus(NEXT));
+                    next = memory.load(entry.plus(S::NEXT));
                 }
             }
         }
@@ -353,55 +393,37 @@ impl Redis {
     }
 }
 
-impl Workload for Redis {
-    const NAME: &'static str = "redis";
-    const ABOUT: &'static str = "get and set in caches that forget, with an undo log (redis, NVML)";
+impl<S: Stored> Workload for Dictionary<S> {
+    const NAME: &'static str = S::NAME;
+    const ABOUT: &'static str = S::ABOUT;
     const ENTRIES: u64 = 8192;
     const SEARCH_PERCENT: u32 = 50;
     const ACCEPTS: Accepts = Accepts::Ranges;
 
     fn layout(setup: &Setup) -> Layout {
-        Layout::of(&Redis::place(Share::of(setup)).1)
+        Layout::of(&Self::place(Share::of(setup)).1)
     }
 
-    fn create<M: Memory>(memory: &M, setup: &Setup) -> Redis {
-        let (redis, arena) = Redis::place(Share::of(setup));
-        let share = redis.share;
-        for thread in 0..share.threads {
-            memory.store(redis.head(thread).plus(LEVEL), levels(share).saturating_sub(2));
-            memory.flush(redis.head(thread), LINE_BYTES);
-        }
-        memory.drain();
-        let mut servers = Vec::new();
-        servers.resize_with(setup.threads, Server::default);
-        for (key, tag) in share.initial(setup) {
-            let thread = share.owner(key);
-            let used = memory.load::<u64>(redis.head(thread).plus(USED));
-            if used < room(share) {
-                let mut tx = redis.begin(memory, key, (key, Flaw::None));
-                redis.insert(&mut tx, &mut servers[thread as usize], (key, tag));
-                tx.commit();
-            }
-        }
-        share.seal(memory, Redis::NAME, setup, &arena);
-        redis
+    fn create<M: Memory>(memory: &M, setup: &Setup) -> Self {
+        let share = Share::of(setup);
+        Self::create_with(memory, setup, share, share.initial(setup))
     }
 
-    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Redis, Damage> {
-        let (redis, arena) = Redis::place(Share::open(memory, Redis::NAME, layout)?);
+    fn open<M: Memory>(memory: &M, layout: Layout) -> Result<Self, Damage> {
+        let (redis, arena) = Self::place(Share::open(memory, S::NAME, layout)?);
         layout.hold(&arena)?;
         redis.undo.recover(memory, arena.pm_bytes())?;
         redis.contents(memory)?;
         Ok(redis)
     }
 
-    type Local<'m, M: Memory + 'm> = Server;
+    type Local<'m, M: Memory + 'm> = Server<S::Cursors>;
 
-    fn join<M: Memory>(&self, _: &M) -> Server {
+    fn join<M: Memory>(&self, _: &M) -> Server<S::Cursors> {
         Server::default()
     }
 
-    fn step<M: Memory>(&self, memory: &M, server: &mut Server, worker: &mut Worker) {
+    fn step<M: Memory>(&self, memory: &M, server: &mut Server<S::Cursors>, worker: &mut Worker) {
         let thread = worker.thread as u64;
         let Some(count) = Some(self.share.count(thread)).filter(|count| *count > 0) else { return };
         let (op, rank) = match worker.request_of_mix(count, (0, 1)) {
@@ -414,16 +436,16 @@ impl Workload for Redis {
             }
         };
         let key = rank * self.share.threads + thread;
-        let hash = self.client.request(memory, key, REQUEST_BYTES);
-        self.client.calls(memory, hash, CALLS);
+        let (request_bytes, response_bytes) = S::message_bytes(op);
+        let hash = self.request(memory, key, request_bytes);
         if let Op::Scan(most) = op {
             self.scan(memory, server, (key, most));
-            return self.client.respond(memory, hash, RESPONSE_BYTES);
+            return self.client.respond(memory, hash, response_bytes);
         }
         let found = self.find(memory, key);
         let mut change = worker.change();
         if let (Op::Read | Op::ReadModifyWrite, Ok(found)) = (op, &found) {
-            share::read(memory, found.entry, VALUE_WORDS);
+            self.stored.read(memory, found.entry);
             self.touch(memory, server, key);
         }
         match (op, found) {
@@ -431,13 +453,14 @@ impl Workload for Redis {
             (_, Ok(found)) => {
                 (change.note)(key, change.tag);
                 let mut tx = self.begin(memory, key, (hash, worker.flaw));
-                self.update(&mut tx, (key, change.tag), found.entry);
+                let at = (found.entry, key, change.tag);
+                self.stored.update(&mut tx, &mut server.cursors, at);
                 tx.commit();
                 self.touch(memory, server, key);
             }
             (_, Err(_)) => {
                 let used = memory.load::<u64>(self.head(thread).plus(USED));
-                let is_full = used >= room(self.share);
+                let is_full = used >= S::room(self.share);
                 let victim = is_full.then(|| self.victim(memory, thread, hash, key)).flatten();
                 if is_full && victim.is_none() {
                     return;
@@ -458,15 +481,15 @@ impl Workload for Redis {
                 self.touch(memory, server, key);
             }
         }
-        self.client.respond(memory, hash, RESPONSE_BYTES);
+        self.client.respond(memory, hash, response_bytes);
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {
-        let (mut contents, mut entries) = (Contents::new(), self.entries.reached());
+        let (mut contents, mut walk) = (Contents::new(), self.stored.walk());
         for thread in 0..self.share.threads {
-            self.check(memory, thread, &mut entries, &mut contents)?;
+            self.check(memory, thread, &mut walk, &mut contents)?;
         }
-        entries.check(memory)?;
+        S::check_blocks(&walk, memory)?;
         Ok(contents)
     }
 }
@@ -509,7 +532,7 @@ mod tests {
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
         let redis = Redis::create(&image, &setup);
         let word = |offset| image.load::<u64>(redis.head(0).plus(offset));
-        let (level, room) = (word(LEVEL), room(redis.share));
+        let (level, room) = (word(LEVEL), InEntry::room(redis.share));
         let history = Arc::new(History::new());
         let (mut worker, mut server) = (Worker::new(&setup, 0, history.clone()), Server::default());
         let (mut between, mut last) = (0, 0);

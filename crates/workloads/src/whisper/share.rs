@@ -18,32 +18,32 @@ const KEYS_MAX: u64 = 1 << 31;
 const WIDE: u64 = 8;
 
 /// The key and the tag of a value; its other words follow from them.
-pub(super) const KEY: u64 = 0;
-pub(super) const TAG: u64 = 8;
+pub(crate) const KEY: u64 = 0;
+pub(crate) const TAG: u64 = 8;
 const PAYLOAD: u64 = 2;
 
 /// Keys and the threads that they belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The number of threads.
-    pub(super) threads: u64,
+    pub(crate) threads: u64,
     /// The number of keys; keys are the numbers below it.
-    pub(super) keys: u64,
+    pub(crate) keys: u64,
 }
 
 impl Share {
     /// The share for `setup`: twice as many keys as entries.
-    pub(super) fn of(setup: &Setup) -> Share {
+    pub(crate) fn of(setup: &Setup) -> Share {
         Share { threads: setup.threads as u64, keys: 2 * setup.entries }
     }
 
     /// The share for `setup`, with enough keys that few of the picked ones exist already.
-    pub(super) fn wide(setup: &Setup) -> Share {
+    pub(crate) fn wide(setup: &Setup) -> Share {
         Share { keys: WIDE * setup.entries, ..Share::of(setup) }
     }
 
     /// Writes the header of a pool named `name` whose data is durable.
-    pub(super) fn seal<M: Memory>(self, memory: &M, name: &str, setup: &Setup, arena: &Arena) {
+    pub(crate) fn seal<M: Memory>(self, memory: &M, name: &str, setup: &Setup, arena: &Arena) {
         let roots = [self.threads, self.keys];
         pool::create(memory, name, setup.uuid(), arena.pm_bytes(), &roots);
     }
@@ -52,7 +52,7 @@ impl Share {
     ///
     /// # Errors
     /// If it is another header, or has values that no program writes.
-    pub(super) fn open<M: Memory>(memory: &M, name: &str, layout: Layout) -> Result<Share, Damage> {
+    pub(crate) fn open<M: Memory>(memory: &M, name: &str, layout: Layout) -> Result<Share, Damage> {
         let [threads, keys, ..] = pool::open(memory, name, layout.pm_bytes)?;
         if (1..=THREADS_MAX).contains(&threads) && (1..=KEYS_MAX).contains(&keys) {
             return Ok(Share { threads, keys });
@@ -61,29 +61,29 @@ impl Share {
     }
 
     /// The thread that owns a key.
-    pub(super) const fn owner(self, key: u64) -> u64 {
+    pub(crate) const fn owner(self, key: u64) -> u64 {
         key % self.threads
     }
 
     /// The greatest number of keys of a thread.
-    pub(super) const fn each(self) -> u64 {
+    pub(crate) const fn each(self) -> u64 {
         self.keys.div_ceil(self.threads)
     }
 
     /// The number of keys of `thread`.
-    pub(super) const fn count(self, thread: u64) -> u64 {
+    pub(crate) const fn count(self, thread: u64) -> u64 {
         (self.keys + self.threads - 1 - thread) / self.threads
     }
 
     /// A random key of the worker's thread, nearly uniform; `None` if it has none.
-    pub(super) fn pick(self, worker: &mut Worker) -> Option<u64> {
+    pub(crate) fn pick(self, worker: &mut Worker) -> Option<u64> {
         let thread = worker.thread as u64;
         let count = self.count(thread);
         (count > 0).then(|| worker.below(count) * self.threads + thread)
     }
 
     /// The keys at the start, with their tags.
-    pub(super) fn initial(self, setup: &Setup) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn initial(self, setup: &Setup) -> impl Iterator<Item = (u64, u64)> {
         (0..)
             .zip(initial_keys_in(setup, self.threads))
             .map(|(number, key)| (key, initial_tag(number)))
@@ -91,12 +91,12 @@ impl Share {
 }
 
 /// A key's hash: spread over all 64 bits, and a bijection.
-pub(super) const fn spread(key: u64) -> u64 {
+pub(crate) const fn spread(key: u64) -> u64 {
     key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The one of `places` for a key's hash.
-pub(super) fn place_of(key: u64, places: u64) -> u64 {
+pub(crate) fn place_of(key: u64, places: u64) -> u64 {
     ((u128::from(spread(key)) * u128::from(places)) >> 64) as u64
 }
 
@@ -105,7 +105,7 @@ fn payload(key: u64, tag: u64, word: u64) -> u64 {
 }
 
 /// Writes the value of `key` and `tag` of `words` words at `at`; not flushed.
-pub(super) fn fill<M: Memory>(memory: &M, at: Addr, words: u64, key: u64, tag: u64) {
+pub(crate) fn fill<M: Memory>(memory: &M, at: Addr, words: u64, key: u64, tag: u64) {
     memory.store(at.plus(KEY), key);
     memory.store(at.plus(TAG), tag);
     for word in PAYLOAD..words {
@@ -115,7 +115,7 @@ pub(super) fn fill<M: Memory>(memory: &M, at: Addr, words: u64, key: u64, tag: u
 }
 
 /// Reads a whole value, as a look-up does; returns its tag.
-pub(super) fn read<M: Memory>(memory: &M, at: Addr, words: u64) -> u64 {
+pub(crate) fn read<M: Memory>(memory: &M, at: Addr, words: u64) -> u64 {
     let mut bytes = vec![0; 8 * words as usize];
     memory.read(at, &mut bytes);
     memory.work(words as u32);
@@ -126,7 +126,7 @@ pub(super) fn read<M: Memory>(memory: &M, at: Addr, words: u64) -> u64 {
 ///
 /// # Errors
 /// If it is another key's, or torn.
-pub(super) fn check<M: Memory>(memory: &M, at: Addr, words: u64, key: u64) -> Result<u64, Damage> {
+pub(crate) fn check<M: Memory>(memory: &M, at: Addr, words: u64, key: u64) -> Result<u64, Damage> {
     let (found, tag) = (memory.load::<u64>(at.plus(KEY)), memory.load::<u64>(at.plus(TAG)));
     let wrong = |word: &u64| memory.load::<u64>(at.plus(8 * word)) != payload(key, tag, *word);
     if found != key || tag == 0 {

@@ -44,7 +44,7 @@ const COMMITTED: u64 = 1;
 
 /// The lanes of a pool, one per thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Undo {
+pub(crate) struct Undo {
     lanes: Addr,
     threads: u64,
     entries: u64,
@@ -53,18 +53,18 @@ pub(super) struct Undo {
 
 /// The volatile work of a transaction system: function calls per ordered step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Overhead {
+pub(crate) struct Overhead {
     /// The front end in which the calls run.
-    pub(super) client: Client,
+    pub(crate) client: Client,
     /// The hash of the request.
-    pub(super) hash: u64,
+    pub(crate) hash: u64,
     /// Calls for each step.
-    pub(super) calls: u64,
+    pub(crate) calls: u64,
 }
 
 impl Undo {
     /// Places lanes of `entries` entries, each of `entry_lines` lines.
-    pub(super) fn place(arena: &mut Arena, threads: u64, entries: u64, entry_lines: u64) -> Undo {
+    pub(crate) fn place(arena: &mut Arena, threads: u64, entries: u64, entry_lines: u64) -> Undo {
         let undo = Undo { lanes: Addr::NULL, threads, entries, entry_lines };
         Undo { lanes: arena.pm(threads * undo.stride()), ..undo }
     }
@@ -93,7 +93,7 @@ impl Undo {
     ///
     /// # Errors
     /// If an entry was not written by a transaction; then nothing was changed.
-    pub(super) fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Damage> {
+    pub(crate) fn recover<M: Memory>(&self, memory: &M, pm_bytes: u64) -> Result<(), Damage> {
         let mut left = Vec::new();
         for thread in 0..self.threads {
             let lane = self.lane(thread);
@@ -178,45 +178,73 @@ pub struct UndoTx<'a, M> {
     ranges: Vec<(Addr, u64)>,
     dirty: Vec<(Addr, u64)>,
     freed: Vec<Addr>,
+    /// Words of bitmaps, with the bits that commit sets and clears.
+    bits: Vec<(Addr, u64, u64)>,
 }
 
 impl<'a, M: Memory> UndoTx<'a, M> {
     /// Begins a transaction on the lane of `thread`, which orders nothing yet.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         memory: &'a M,
         undo: &'a Undo,
         thread: u64,
         overhead: Overhead,
         flaw: OrderFlaw,
     ) -> UndoTx<'a, M> {
-        let (ranges, dirty, freed) = (Vec::new(), Vec::new(), Vec::new());
-        UndoTx { memory, undo, thread, overhead, flaw, entries: 0, ranges, dirty, freed }
+        let (ranges, dirty, freed, bits) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        UndoTx { memory, undo, thread, overhead, flaw, entries: 0, ranges, dirty, freed, bits }
     }
 
     /// The thread whose lane and blocks it uses.
-    pub(super) const fn thread(&self) -> u64 {
+    pub(crate) const fn thread(&self) -> u64 {
         self.thread
     }
 
     /// The memory that it runs on.
-    pub(super) fn memory(&self) -> &'a M {
+    pub(crate) fn memory(&self) -> &'a M {
         self.memory
     }
 
     /// True if the object at `at` was freed by this transaction, and so is not free before commit.
-    pub(super) fn has_freed(&self, at: Addr) -> bool {
+    pub(crate) fn has_freed(&self, at: Addr) -> bool {
         self.freed.contains(&at)
     }
 
     /// Records that the object at `at` is freed if this transaction commits.
-    pub(super) fn note_freed(&mut self, at: Addr) {
+    pub(crate) fn note_freed(&mut self, at: Addr) {
         self.freed.push(at);
+    }
+
+    /// The bits that commit sets in the word at `at`.
+    pub(crate) fn set_at_commit(&self, at: Addr) -> u64 {
+        self.bits.iter().find(|bits| bits.0 == at).map_or(0, |bits| bits.1)
+    }
+
+    /// Lets commit set some bits of the word at `at` and clear others, in one change of the word.
+    pub(crate) fn at_commit(&mut self, at: Addr, set: u64, clear: u64) {
+        let place = self.bits.iter().position(|bits| bits.0 == at).unwrap_or_else(|| {
+            self.bits.push((at, 0, 0));
+            self.bits.len() - 1
+        });
+        let bits = &mut self.bits[place];
+        let unused = bits.1 & clear;
+        bits.1 = (bits.1 & !unused) | set;
+        bits.2 |= clear & !unused;
+    }
+
+    fn change_bits(&mut self) {
+        let memory = self.memory;
+        for (at, set, clear) in std::mem::take(&mut self.bits) {
+            self.strand();
+            self.add(at, 1);
+            memory.store(at, (memory.load::<u64>(at) & !clear) | set);
+        }
     }
 
     /// Begins a strand: ranges saved and changed from here on persist independently of earlier
     /// ones. Every range saved so far must have been changed, at least one word of each line: later
     /// stores to such a line persist behind that change.
-    pub(super) fn strand(&self) {
+    pub(crate) fn strand(&self) {
         self.memory.strand();
     }
 
@@ -225,7 +253,7 @@ impl<'a, M: Memory> UndoTx<'a, M> {
     ///
     /// # Panics
     /// If the lane is full, or some of the words, and not all, are saved or fresh.
-    pub(super) fn add(&mut self, at: Addr, words: u64) {
+    pub(crate) fn add(&mut self, at: Addr, words: u64) {
         if self.add_only(at, words) {
             self.dirty.push((at, words));
         }
@@ -236,7 +264,7 @@ impl<'a, M: Memory> UndoTx<'a, M> {
     ///
     /// # Panics
     /// See [`add`](UndoTx::add).
-    pub(super) fn add_only(&mut self, at: Addr, words: u64) -> bool {
+    pub(crate) fn add_only(&mut self, at: Addr, words: u64) -> bool {
         let end = at.bits() + 8 * words;
         let has = |(from, words): &(Addr, u64)| *from <= at && end <= from.bits() + 8 * words;
         if self.ranges.iter().any(has) {
@@ -282,14 +310,14 @@ impl<'a, M: Memory> UndoTx<'a, M> {
 
     /// Declares `words` words from `at` unreachable: they can be changed, in a strand that begins
     /// here, and are durable when the transaction is.
-    pub(super) fn fresh(&mut self, at: Addr, words: u64) {
+    pub(crate) fn fresh(&mut self, at: Addr, words: u64) {
         self.strand();
         self.ranges.push((at, words));
         self.dirty.push((at, words));
     }
 
     /// Orders the flushed lines as a separate epoch.
-    pub(super) fn step(&self) {
+    pub(crate) fn step(&self) {
         self.memory.order();
         self.work();
     }
@@ -305,7 +333,8 @@ impl<'a, M: Memory> UndoTx<'a, M> {
 
     /// Makes the changes durable: a crash before it returns keeps all of them or none, a later one
     /// keeps all. Four epochs; none if nothing was added.
-    pub(super) fn commit(self) {
+    pub(crate) fn commit(mut self) {
+        self.change_bits();
         if self.ranges.is_empty() {
             return;
         }

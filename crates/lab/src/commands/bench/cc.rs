@@ -34,7 +34,7 @@ const PAIRS: usize = 4;
 /// What to time.
 #[derive(Clone, Debug, Args)]
 pub struct CcBenchOptions {
-    /// Machine, or the path of a .toml file
+    /// Machine, or the path of a .toml file, each with :KEY=VALUE for other numbers
     #[arg(long, short, default_value = MACHINE, value_name = "NAME")]
     pub machine: String,
     /// Design
@@ -206,7 +206,9 @@ impl Experiment for CcBenchOptions {
     }
 
     fn files(&self, _: &CcBenchOptions) -> Files {
-        Files::new().reads("--machine", &self.machine).results(Form::Json, &self.json)
+        Files::new()
+            .reads("--machine", Machine::base(&self.machine))
+            .results(Form::Json, &self.json)
     }
 
     fn run(

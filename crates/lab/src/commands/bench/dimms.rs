@@ -211,7 +211,9 @@ impl Experiment for DimmBenchOptions {
     }
 
     fn files(&self, _: &DimmBenchOptions) -> Files {
-        Files::without_partial().reads("--machine", &self.machine).results(Form::Json, &self.json)
+        Files::without_partial()
+            .reads("--machine", Machine::base(&self.machine))
+            .results(Form::Json, &self.json)
     }
 
     fn run(

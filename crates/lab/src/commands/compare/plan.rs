@@ -6,13 +6,13 @@ use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
 use crate::commands::program::ProgramOptions;
 use crate::engine::options::{
     CRASHES, CRASHES_MAX, MACHINE, RequestOptions, check_jobs, default_options, flaws, in_range,
-    once, threads_of,
+    named_machine, once, threads_of,
 };
 use clap::Args;
 use seawall_ribbon::RibbonOptions;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{Choice, DESIGNS, Machine};
-use seawall_workloads::{Flaw, WORKLOADS};
+use seawall_workloads::{Cost, Flaw, WORKLOADS};
 use std::path::PathBuf;
 
 /// The default number of measured operations of each thread.
@@ -21,7 +21,7 @@ pub const OPERATIONS: u64 = 1000;
 /// The baseline, if it is among the designs and no other is named.
 pub const BASELINE: &str = "lb";
 
-const OPERATIONS_MAX: u64 = 1 << 32;
+pub(crate) const OPERATIONS_MAX: u64 = 1 << 32;
 
 /// Share of the operations that run before those that are measured.
 const WARMUP_DIVISOR: u64 = 8;
@@ -35,9 +35,12 @@ pub struct CompareOptions {
     /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: all]
     #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
     pub designs: Vec<String>,
-    /// Machine, or the path of a .toml file
+    /// Machine, or the path of a .toml file, each with :KEY=VALUE for other numbers
     #[arg(long, short, default_value = MACHINE, value_name = "NAME")]
     pub machine: String,
+    /// Begin with empty caches and measure from the first operation
+    #[arg(long)]
+    pub cold: bool,
     /// Threads [default: one per core of the machine that no flusher has]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -57,9 +60,13 @@ pub struct CompareOptions {
     #[command(flatten)]
     pub ribbon: Option<CellRibbon>,
     /// Run designs again with objects moved by espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET;
-    /// espresso-cached and sfccd-cached copy as published
+    /// espresso-published, sfccd-published and ffccd-published move them as published
     #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS")]
     pub defragment: Vec<DefragOptions>,
+    /// What transactions of programs whose objects move cost: lean, or libpmemobj (as many fences,
+    /// lines and instructions as those of that library)
+    #[arg(long, default_value_t, value_name = "COST")]
+    pub cost: Cost,
     /// Design that the others are relative to [default: lb, or the first one]
     #[arg(long, value_name = "DESIGN")]
     pub baseline: Option<String>,
@@ -83,6 +90,13 @@ pub struct CompareOptions {
 
 default_options!(CompareOptions);
 
+impl CompareOptions {
+    /// The machine with `--cold`.
+    pub(crate) fn machine_name(&self) -> String {
+        named_machine(&self.machine, self.cold)
+    }
+}
+
 /// Points that can be run, and what to compare them with.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -105,7 +119,7 @@ impl Plan {
     /// # Errors
     /// Whatever is unknown, out of range, named twice, or does not fit together.
     pub fn new(options: &CompareOptions) -> Result<Plan, LabError> {
-        Plan::on(Machine::load(&options.machine)?, options)
+        Plan::on(Machine::load(&options.machine_name())?, options)
     }
 
     /// The same on a machine that is there, and that `options` name for messages and records.
@@ -121,6 +135,7 @@ impl Plan {
         }
         check_jobs(options.jobs)?;
         let columns = columns(options)?;
+        let warmup = warmup_of(options.operations, &machine);
         let mut points = Vec::new();
         for workload in workloads(options, machine.all_workloads)? {
             for Column { design, ribbon, defragment } in &columns {
@@ -130,12 +145,13 @@ impl Plan {
                     threads,
                     seed: options.seed,
                     operations: options.operations,
-                    warmup: options.operations / WARMUP_DIVISOR,
+                    warmup,
                     entries: options.requests.entries,
                     search_percent: options.requests.search_percent,
                     mix: options.requests.mix,
                     ribbon: ribbon.clone(),
                     defragment: *defragment,
+                    cost: options.cost,
                     crashes: options.crashes,
                     flaw: options.flaw,
                     checked: true,
@@ -144,7 +160,7 @@ impl Plan {
         }
         points.iter().try_for_each(check_point)?;
         points.iter().take(columns.len()).try_for_each(|point| check_ribbon(&machine, point))?;
-        let (machine_name, ribbon) = (options.machine.clone(), options.ribbon.clone());
+        let (machine_name, ribbon) = (options.machine_name(), options.ribbon.clone());
         let mut plan = Plan {
             machine_name,
             machine,
@@ -155,6 +171,13 @@ impl Plan {
         };
         plan.baseline = baseline(options.baseline.as_deref(), &plan.designs())?;
         Ok(plan)
+    }
+
+    /// Sets how many operations each thread runs of `workload`.
+    pub(crate) fn set_operations(&mut self, workload: &str, operations: u64) {
+        for point in self.points.iter_mut().filter(|point| point.workload == workload) {
+            (point.operations, point.warmup) = (operations, warmup_of(operations, &self.machine));
+        }
     }
 
     /// The workloads, in order, each once.
@@ -174,6 +197,11 @@ impl Plan {
         }
         names
     }
+}
+
+/// Operations before those that are measured.
+fn warmup_of(operations: u64, machine: &Machine) -> u64 {
+    if machine.cold { 0 } else { operations / WARMUP_DIVISOR }
 }
 
 /// The designs that `texts` name; if there are none, those that run by default.
@@ -327,5 +355,7 @@ mod tests {
         assert!(error(|o| o.requests.search_percent = Some(101)).contains("--search"));
         assert!(error(|o| o.requests.entries = Some(0)).contains("entries is 0"));
         assert!(error(|o| o.requests.entries = Some(200_000_000)).contains("fewer: hash"));
+        let heavy = error(|o| o.cost = Cost::Libpmemobj);
+        assert!(heavy.contains("hash do not move") && heavy.contains("c-ll, c-avl"), "{heavy}");
     }
 }

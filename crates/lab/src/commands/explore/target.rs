@@ -7,7 +7,7 @@ use seawall_memory::{Image, Memory};
 use seawall_runtime::defrag::{DefragCounts, DefragOptions};
 use seawall_workloads::history::Effect;
 use seawall_workloads::{
-    Collect, Contents, Damage, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker,
+    Collect, Contents, Cost, Damage, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker,
     Workload,
 };
 use std::fmt;
@@ -180,7 +180,8 @@ impl<W: Workload> Target for WorkloadTarget<W> {
             self.key;
         let damaged = |damage| ExploreError::Damage { workload: W::NAME, damage };
         let collect = Collect::by_steps(defragment);
-        let setup = Setup { threads, seed, entries, search_percent, mix, collect, flaw };
+        let setup =
+            Setup { threads, seed, entries, search_percent, mix, collect, cost: Cost::Lean, flaw };
         let layout = W::layout(&setup);
         let ready = self.ready.get_or_init(|| {
             let start = Image::new(layout.pm_bytes, layout.dram_bytes);

@@ -349,7 +349,7 @@ fn objects_that_move_meanwhile_survive_and_a_report_says_whether_any_did() {
     let still = explore("c-ll", &moving(Protocol::Sfccd, 10, Flaw::None)).to_string();
     assert!(still.contains("have moved no object"), "{still}");
     let mut broken = moving(Protocol::Sfccd, 60, Flaw::NoOrder);
-    for way in ["sfccd", "sfccd-cached:1.6:1.2", "ffccd"] {
+    for way in ["sfccd", "sfccd-published:1.6:1.2:3", "ffccd"] {
         broken.defragment = Some(way.parse().unwrap());
         let report = explore("c-ll", &broken);
         assert!(report.found() && report.program.contains(&format!("moved by {way}")), "{report}");

@@ -7,6 +7,7 @@
 
 use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
+use crate::engine::kept::Keep;
 use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_sim::{
@@ -15,6 +16,7 @@ use seawall_sim::{
 };
 use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, Layout, Stacks, with_kernel};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::str::FromStr;
@@ -104,6 +106,34 @@ pub struct KernelRun {
     pub host: Duration,
     /// Whether the result is that of the plain computation, and what differs.
     pub result: Result<(), Damage>,
+}
+
+/// A right run in a file of finished ones.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    size: u64,
+    pm_bytes: u64,
+    cycles: Cycle,
+    start: Cycle,
+    stalls: Stalls,
+    counters: Counters,
+    host: Duration,
+}
+
+impl Keep<KernelPoint> for KernelRun {
+    fn to_line(&self) -> Option<Value> {
+        let KernelRun { pm_bytes, cycles, start, stalls, host, .. } = *self;
+        let (size, counters) = (self.input.size, self.counters.clone());
+        let line = Line { size, pm_bytes, cycles, start, stalls, counters, host };
+        self.result.is_ok().then(|| serde_json::to_value(line).ok())?
+    }
+
+    fn from_line(point: &KernelPoint, line: &Value) -> Option<KernelRun> {
+        let line: Line = serde_json::from_value(line.clone()).ok()?;
+        let Line { size, pm_bytes, cycles, start, stalls, counters, host } = line;
+        let input = Input { threads: point.threads, size, seed: point.seed };
+        Some(KernelRun { input, pm_bytes, cycles, start, stalls, counters, host, result: Ok(()) })
+    }
 }
 
 /// Runs `point` on `machine`; stops soon after `stop` becomes true.

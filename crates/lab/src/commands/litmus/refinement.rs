@@ -147,7 +147,7 @@ fn broken_designs_are_refuted_by_small_programs() {
         ("bsp-lbpp:stores=2:records=4:flaw='undoes-all'", Model::Bsp),
         ("bsp-lb:stores=2:records=4:flaw='ignores-inter-conflicts'", Model::Bsp),
         ("bsp-lbpp:stores=5:log=false", Model::Bsp),
-        ("bsp-naive:flaw='sends-at-once'", Model::Bsp),
+        ("bsp-naive:flaw='ignores-order'", Model::Bsp),
         ("bsp-naive", Model::Strict),
         ("lb", Model::Bsp),
         ("lb", Model::Strict),

@@ -6,7 +6,7 @@ use seawall_ribbon::DirtyCounts;
 use seawall_ribbon::{CleanerCounters, RibbonCounts, RibbonPool, Taken};
 use seawall_runtime::defrag::{DefragCounts, DefragOptions};
 use seawall_workloads::Contents;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -251,7 +251,7 @@ impl fmt::Display for CollectorReport {
 }
 
 /// How much of the lines that a run flushed was dirty.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirtinessReport {
     /// The mean dirty part of a flushed dirty line, in per cent; 0 if none was flushed.
     pub percent: f64,

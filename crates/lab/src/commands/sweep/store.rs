@@ -1,83 +1,40 @@
 //! The file of finished points: one JSON record a line, in any order.
 //!
-//! A run writes a line whole when its point is done, so whatever ends it leaves at most a last line
-//! that is cut short; the next run drops that line and does its point again. What a failed write
-//! left is cut off, and nothing is written behind it. Every line is a point
-//! of the experiment, told by its full description, or the file is not touched. One run at a time
-//! has the file.
+//! Every line is a point of the experiment, told by its full description, or the file is not
+//! touched; the point of a line that is cut short is done again ([`Lines`]).
 
-use super::SweepError;
 use super::record::SweepRecord;
 use crate::LabError;
+use crate::engine::lines::{Found, Lines};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
+
+/// The option that names the file.
+const OPTION: &str = "--out";
 
 /// What every line begins with.
 const BEGINNING: &str = "{\"experiment\":";
 
-/// The file, which ends with a whole line.
-struct Lines {
-    file: File,
-    bytes: u64,
-    /// Why no more lines are written.
-    failed: Option<(io::ErrorKind, String)>,
-}
-
-impl Lines {
-    /// Writes a line by `write`: all of it or, if that fails, nothing, then and ever after.
-    fn add(
-        &mut self,
-        line: &str,
-        write: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
-        if let Some((kind, what)) = &self.failed {
-            return Err(io::Error::new(*kind, what.clone()));
-        }
-        let written = write(&mut self.file, line.as_bytes());
-        match &written {
-            Ok(()) => self.bytes += line.len() as u64,
-            Err(error) => {
-                self.failed = Some((error.kind(), error.to_string()));
-                let _ = self.file.set_len(self.bytes);
-            }
-        }
-        written
-    }
-}
-
 /// The file, open and locked.
 pub(super) struct Store {
     lines: Mutex<Lines>,
-    path: PathBuf,
     /// The record of each point that is done, by its description.
     records: Mutex<BTreeMap<String, SweepRecord>>,
 }
 
 impl Store {
     /// Opens or starts the file of an experiment with these points.
-    pub(super) fn open(path: &Path, points: &BTreeSet<&str>) -> Result<Store, SweepError> {
-        let name = || path.display().to_string();
-        if std::fs::metadata(path).is_ok_and(|status| !status.is_file()) {
-            return Err(SweepError::NotAFile { path: name() });
-        }
-        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
-        let mut file = opened.map_err(LabError::file(path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(SweepError::InUse { path: name() }),
-            Err(TryLockError::Error(error)) => return Err(LabError::file(path)(error).into()),
-        }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(LabError::file(path))?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        let other = |line: usize, what: String| SweepError::Other { path: name(), line, what };
-        let text = std::str::from_utf8(&bytes[..whole])
-            .map_err(|_| other(1, "it is not text".to_owned()))?;
+    pub(super) fn open(path: &Path, points: &BTreeSet<&str>) -> Result<Store, LabError> {
+        let (lines, Found { whole, torn }) = Lines::open(path, OPTION)?;
+        let other = |line: usize, what: String| LabError::OtherFile {
+            path: path.display().to_string(),
+            line,
+            what: format!("it is not of this experiment: {what}"),
+            option: OPTION,
+        };
         let mut records = BTreeMap::new();
-        for (at, line) in text.lines().enumerate() {
+        for (at, line) in whole.lines().enumerate() {
             let record = SweepRecord::read(line).map_err(|what| other(at + 1, what))?;
             let key = record.key();
             if !points.contains(&*key) {
@@ -85,16 +42,12 @@ impl Store {
             }
             records.entry(key).or_insert(record);
         }
-        let torn = &bytes[whole..];
         let begun = &BEGINNING.as_bytes()[..torn.len().min(BEGINNING.len())];
         if !torn.starts_with(begun) {
-            return Err(other(text.lines().count() + 1, "it is no record".to_owned()));
+            return Err(other(whole.lines().count() + 1, "it is no record".to_owned()));
         }
-        if !torn.is_empty() {
-            file.set_len(whole as u64).map_err(LabError::file(path))?;
-        }
-        let lines = Mutex::new(Lines { file, bytes: whole as u64, failed: None });
-        Ok(Store { lines, path: path.to_owned(), records: Mutex::new(records) })
+        lines.drop_torn()?;
+        Ok(Store { lines: Mutex::new(lines), records: Mutex::new(records) })
     }
 
     /// The record of the point that `key` describes, if it is done.
@@ -105,9 +58,7 @@ impl Store {
     /// Writes a finished point.
     pub(super) fn add(&self, record: SweepRecord) -> Result<(), LabError> {
         let line = record.to_line();
-        let mut lines = self.lines.lock().unwrap_or_else(|error| error.into_inner());
-        let written = lines.add(&line, |file, bytes| file.write_all(bytes));
-        written.map_err(LabError::file(&self.path))?;
+        self.lines.lock().unwrap_or_else(|error| error.into_inner()).add(&line)?;
         let mut records = self.records.lock().unwrap_or_else(|error| error.into_inner());
         records.insert(record.key(), record);
         Ok(())
@@ -121,6 +72,8 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::io::{self, Write};
     use std::sync::OnceLock;
 
     fn record(kernel: &str) -> SweepRecord {
@@ -130,7 +83,7 @@ mod tests {
         record
     }
 
-    fn open(path: &Path, kernels: &[&str]) -> Result<Store, SweepError> {
+    fn open(path: &Path, kernels: &[&str]) -> Result<Store, LabError> {
         let keys: Vec<String> = kernels.iter().map(|kernel| record(kernel).key()).collect();
         Store::open(path, &keys.iter().map(String::as_str).collect())
     }
@@ -170,7 +123,7 @@ mod tests {
             Err(io::Error::new(io::ErrorKind::StorageFull, "no room"))
         };
         let line = record("radix").to_line();
-        store.lines.lock().unwrap().add(&line, half).unwrap_err();
+        store.lines.lock().unwrap().add_by(&line, half).unwrap_err();
         assert_eq!(std::fs::read(&path).unwrap(), before);
         let message = store.add(record("radix")).unwrap_err().to_string();
         assert!(message.contains("no room") && message.contains("out.jsonl"), "{message}");

@@ -1,7 +1,8 @@
 //! What `seawall reproduce` prints for people.
 
-use super::{DesignFigure, FigureRecord, Metric, far};
+use super::{DesignFigure, FigureRecord, HIGHEST, Metric, far, part};
 use crate::cell::Flushed;
+use crate::figures::varied;
 use seawall_report::{plain_table, text_of};
 use serde_json::Value;
 use std::fmt::Write;
@@ -20,50 +21,34 @@ impl DesignFigure {
         };
         let quick = if first.quick { " (quick)" } else { "" };
         let FigureRecord { machine, operations, seed, .. } = first;
+        let others = self.operations_of.iter();
+        let others = others.map(|(name, n)| format!("; {name} {}", part(*n, first.quick)));
+        let others: String = others.collect();
         let _ = writeln!(
             text,
-            "  ours:  {machine}, {operations} operations per thread, seed {seed}{quick}\n"
+            "  ours:  {machine}, {operations} operations per thread{others}, seed {seed}{quick}\n"
         );
         let mut head = vec!["series", "paper", "ours", "difference", "holds"];
         head.extend(first.workloads.keys().map(String::as_str));
         let mut table = plain_table(&head, 1..head.len());
         for record in records {
-            let number = |value: f64| self.number(value);
-            let mut row = vec![record.series.clone()];
-            row.extend(self.beside(record));
-            let workloads = record.workloads.iter().map(|(name, value)| {
-                let mark = if record.far.contains(name) { "!" } else { "" };
-                value.as_f64().map_or(String::new(), number) + mark
-            });
-            row.extend(workloads);
-            table.add_row(row);
-            if !record.flushed.is_empty() {
-                let share = |of: fn(&Flushed) -> f64, name: &str| {
-                    let rest = std::iter::repeat_n(String::new(), 4);
-                    let shares = record.workloads.keys().map(|name| record.flushed.get(name));
-                    let shares =
-                        shares.map(|all| all.map_or(String::new(), |all| percent(of(all))));
-                    std::iter::once(name.to_owned()).chain(rest).chain(shares).collect::<Vec<_>>()
-                };
-                table.add_row(share(|all| all.by_flushers, "  by flushers"));
-                table.add_row(share(|all| all.skipped, "  skipped"));
-            }
-            if !record.paper_workloads.is_empty() {
-                let stated = record.workloads.keys().map(|name| record.paper_workloads.get(name));
-                let stated = stated.map(|value| value.and_then(Value::as_f64));
-                let mut row = vec!["  paper's".to_owned()];
-                row.extend(std::iter::repeat_n(String::new(), 4));
-                row.extend(stated.map(|value| value.map_or("-".into(), number)));
+            self.rows(record).into_iter().for_each(|row| {
                 table.add_row(row);
-            }
+            });
         }
         text += &text_of(&table);
+        for record in records {
+            text += &self.highest(record);
+        }
         let stated = records.iter().filter(|record| record.paper.is_some());
         let held = stated.clone().filter(|record| record.holds).count();
         let tolerance = self.number(self.tolerance);
         let _ = write!(text, "\n  {held} of {} hold (within {tolerance})", stated.count());
         if let Some(most) = self.workload_tolerance {
-            let all: usize = records.iter().map(|record| record.paper_workloads.len()).sum();
+            let of = |record: &&FigureRecord| {
+                record.paper_workloads.len() + usize::from(record.paper_most.is_some())
+            };
+            let all: usize = records.iter().map(of).sum();
             let (far, most) = (far(records), self.number(most));
             let _ =
                 write!(text, ", {} of {all} single values (within {most}; others: !", all - far);
@@ -77,7 +62,56 @@ impl DesignFigure {
         } else {
             "; the order of the series is NOT the paper's\n\n"
         };
-        text
+        let columns = records.iter().map(|record| varied::Column {
+            series: &record.series,
+            paper: record.paper,
+            measured: record.measured,
+            varied: &record.varied,
+        });
+        let columns: Vec<_> = columns.collect();
+        text + &varied::text(&columns, |value| self.number(value))
+    }
+
+    /// The lines of a table for one series.
+    fn rows(&self, record: &FigureRecord) -> Vec<Vec<String>> {
+        let number = |value: f64| self.number(value);
+        let mut row = vec![record.series.clone()];
+        row.extend(self.beside(record));
+        let workloads = record.workloads.iter().map(|(name, value)| {
+            let mark = if record.far.contains(name) { "!" } else { "" };
+            value.as_f64().map_or(String::new(), number) + mark
+        });
+        row.extend(workloads);
+        let mut rows = vec![row];
+        if !record.flushed.is_empty() {
+            let share = |of: fn(&Flushed) -> f64, name: &str| {
+                let rest = std::iter::repeat_n(String::new(), 4);
+                let shares = record.workloads.keys().map(|name| record.flushed.get(name));
+                let shares = shares.map(|all| all.map_or(String::new(), |all| percent(of(all))));
+                std::iter::once(name.to_owned()).chain(rest).chain(shares).collect::<Vec<_>>()
+            };
+            rows.push(share(|all| all.by_flushers, "  by flushers"));
+            rows.push(share(|all| all.skipped, "  skipped"));
+        }
+        if !record.paper_workloads.is_empty() {
+            let stated = record.workloads.keys().map(|name| record.paper_workloads.get(name));
+            let stated = stated.map(|value| value.and_then(Value::as_f64));
+            let mut row = vec!["  paper's".to_owned()];
+            row.extend(std::iter::repeat_n(String::new(), 4));
+            row.extend(stated.map(|value| value.map_or("-".into(), number)));
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// The paper's highest value and ours, if it states one.
+    fn highest(&self, record: &FigureRecord) -> String {
+        let Some(paper) = record.paper_most else { return String::new() };
+        let ours = record.workloads.values().filter_map(Value::as_f64);
+        let ours = self.number(ours.fold(f64::NEG_INFINITY, f64::max));
+        let mark = if record.far.iter().any(|far| far == HIGHEST) { "!" } else { "" };
+        let (name, paper) = (&record.series, self.number(paper));
+        format!("\n  {name}: highest {ours}{mark}, the paper's {paper}\n")
     }
 
     /// The paper's mean, ours, how far apart they are, and whether that holds.
@@ -133,7 +167,9 @@ mod tests {
             workloads: Map::from_iter([("hash".to_owned(), json!(measured))]),
             flushed: Default::default(),
             paper_workloads: Map::new(),
+            paper_most: None,
             far: Vec::new(),
+            varied: Vec::new(),
             design: "lb".into(),
             machine: "micro15".into(),
             seed: 1,

@@ -1,12 +1,15 @@
 //! What `seawall reproduce` prints of a figure of kernels.
 
-use super::{KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
+use super::{KernelFigure, KernelFigureRecord, KernelSeries, RunRecord, programs};
+use crate::figures::varied;
 use seawall_report::{plain_table, text_of};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 pub(super) const MEAN: &str = "mean";
 pub(super) const NAMED: &str = "mean of the named";
 pub(super) const PARALLEL: &str = "mean, parallel part";
+pub(super) const WITH_PROGRAMS: &str = "with the programs";
 pub(super) const CONFLICTS: &str = "inter-thread conflicts, %";
 
 impl KernelFigure {
@@ -31,7 +34,14 @@ impl KernelFigure {
             .of_runs("memory channels busy, %", records, |run| format!("{:.0}", run.channels_busy));
         self.write_verdict(&mut text, records);
         let _ = writeln!(text, "  {}\n", self.note.trim().replace('\n', "\n  "));
-        text
+        let means = records.iter().filter(|record| record.point == MEAN);
+        let columns = means.map(|record| varied::Column {
+            series: &record.series,
+            paper: record.paper,
+            measured: record.measured,
+            varied: &record.varied,
+        });
+        text + &varied::text(&columns.collect::<Vec<_>>(), |value| format!("{value:.2}"))
     }
 
     fn head(&self) -> Vec<&str> {
@@ -53,6 +63,14 @@ impl KernelFigure {
                 find(records, series, point).map(|record| format!("{:.decimals$}", record.measured))
             };
             table.add_row(self.row(point.to_owned(), measured));
+            for name in program_names(records, point) {
+                let value = |series: &KernelSeries| {
+                    let programs = &find(records, series, point)?.programs;
+                    let program = programs.iter().find(|program| program.name == name)?;
+                    Some(format!("{:.decimals$}", program.value))
+                };
+                table.add_row(self.row(format!("  {name}"), value));
+            }
             let paper = |series: &KernelSeries| {
                 let record = find(records, series, point)?;
                 let held = if record.holds? { "" } else { "NOT " };
@@ -101,10 +119,32 @@ impl KernelFigure {
             _ => format!("{wrong} RESULTS ARE WRONG"),
         };
         let _ = writeln!(text, "\n  {held} of {stated} hold{order}; {right}");
+        self.write_programs(text, records);
         for series in &self.series {
             if let Some(by) = &series.by {
                 let _ = writeln!(text, "  {} is published by {by}", series.name);
             }
+        }
+    }
+
+    /// What the programs are, and which kernels are far from theirs.
+    fn write_programs(&self, text: &mut String, records: &[&KernelFigureRecord]) {
+        let Some(Ok(file)) = self.programs.as_deref().map(programs::load) else { return };
+        let all = || records.iter().flat_map(|record| &record.programs);
+        let when = match all().any(|program| program.again) {
+            true => "run again where they were found".to_owned(),
+            false => format!("with {} on {}, not run again", file.compiler, file.measured),
+        };
+        let _ = writeln!(text, "  programs: {when}");
+        let is_far = |record: &&&KernelFigureRecord| {
+            record.run.is_some()
+                && (record.measured / record.compared() - 1.0).abs() > programs::APART_MAX
+        };
+        let far: BTreeSet<&str> = records.iter().filter(is_far).map(|it| &*it.point).collect();
+        if !far.is_empty() {
+            let far = far.into_iter().collect::<Vec<_>>().join(", ");
+            let percent = 100.0 * programs::APART_MAX;
+            let _ = writeln!(text, "  kernels more than {percent:.0} % from their programs: {far}");
         }
     }
 
@@ -120,7 +160,7 @@ impl KernelFigure {
         let is_ordered = || {
             means.iter().all(|left| {
                 let behind = means.iter().filter(|right| left.paper < right.paper);
-                behind.into_iter().all(|right| left.measured <= right.measured)
+                behind.into_iter().all(|right| left.compared() <= right.compared())
             })
         };
         (means.len() == own).then(is_ordered)
@@ -135,6 +175,17 @@ pub(super) fn find<'a>(
 ) -> Option<&'a KernelFigureRecord> {
     let mut all = records.iter().copied();
     all.find(|record| record.series == series.name && record.point == point)
+}
+
+/// The names of programs that stand beside a point, each once.
+fn program_names<'a>(records: &[&'a KernelFigureRecord], point: &str) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for program in records.iter().filter(|it| it.point == point).flat_map(|it| &it.programs) {
+        if !names.contains(&&*program.name) {
+            names.push(&program.name);
+        }
+    }
+    names
 }
 
 /// Points in the order of the records, each once.

@@ -2,6 +2,8 @@
 
 use super::measure::Place;
 use super::{Column, LOSS_MAX, LoggingRecord, Quantity, Stated, View};
+use crate::figures::Numbers;
+use crate::figures::PublishedValue;
 use seawall_report::{plain_table, text_of};
 use seawall_workloads::memsys17::{Log, Structure};
 use std::fmt::Write;
@@ -26,6 +28,13 @@ impl Column {
     }
 }
 
+impl Quantity {
+    /// Whether it is about strings of one size.
+    pub(super) fn is_of_one_size(self) -> bool {
+        !matches!(self, Quantity::SpeedupRise | Quantity::SpeedupMost | Quantity::MissGap)
+    }
+}
+
 impl View<'_> {
     pub(super) fn text(&self) -> String {
         let figure = self.figure;
@@ -39,6 +48,7 @@ impl View<'_> {
         if !figure.paper.is_empty() {
             text += &self.stated();
         }
+        text += &self.count();
         for column in &figure.tables {
             let _ = write!(text, "\n  {}\n\n{}", column.title(), self.table(*column));
         }
@@ -58,7 +68,7 @@ impl View<'_> {
 
     /// The paper's numbers beside ours.
     fn stated(&self) -> String {
-        let head = ["", "the paper's", "known by", "simulated", "this host"];
+        let head = ["", "the paper's", "known by", "simulated", "this host", "holds"];
         let mut table = plain_table(&head, 1..5);
         for stated in &self.figure.paper {
             let paper: Vec<String> = stated.paper.iter().map(|value| short(*value)).collect();
@@ -69,12 +79,112 @@ impl View<'_> {
                 stated.basis.clone(),
                 or_dash(self.simulated_quantity(stated).map(short)),
                 or_dash(self.host_quantity(stated)),
+                match (self.is_near(stated), stated.tolerance) {
+                    (true, Some(_)) => "yes".into(),
+                    (false, Some(_)) => "NO".into(),
+                    _ => String::new(),
+                },
             ]);
         }
         text_of(&table)
     }
 
+    /// How many of the paper's numbers are held, and what is not, and why.
+    fn count(&self) -> String {
+        let (held, all) = self.held();
+        if self.figure.paper.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("\n  {held} of {all} hold");
+        let mut reasons: Vec<&str> = Vec::new();
+        let not_held = |stated: &Stated| stated.not_held.clone();
+        let whys: Vec<String> = self.figure.paper.iter().filter_map(not_held).collect();
+        for why in &whys {
+            if !reasons.contains(&why.as_str()) {
+                reasons.push(why);
+                let count = whys.iter().filter(|other| *other == why).count();
+                let _ = write!(text, "\n  {count} not reproducible from what is public: {why}");
+            }
+        }
+        text + "\n"
+    }
+
+    /// How many of the paper's numbers that are held we have, and how many are held.
+    pub(super) fn held(&self) -> (usize, usize) {
+        let all = || self.figure.paper.iter().filter(|stated| stated.tolerance.is_some());
+        (all().filter(|stated| self.is_near(stated)).count(), all().count())
+    }
+
+    /// What became of the paper's numbers.
+    pub(super) fn published_values(&self) -> Vec<PublishedValue> {
+        let of = |stated: &Stated| {
+            let (least, most) = stated.bounds();
+            let numbers = Numbers {
+                paper: (least + most) / 2.0,
+                ours: self.simulated_quantity(stated).unwrap_or(f64::NAN),
+                tolerance: (most - least) / 2.0,
+            };
+            let value = PublishedValue::new(stated.what.clone(), numbers, self.is_near(stated));
+            let value = match stated.ours {
+                Quantity::MissGap => value.percent(),
+                _ => value,
+            };
+            match &stated.not_held {
+                Some(why) => value.not_public(why),
+                None => value,
+            }
+        };
+        self.figure.paper.iter().map(of).collect()
+    }
+
+    fn is_near(&self, stated: &Stated) -> bool {
+        let Some((ours, _)) = self.simulated_quantity(stated).zip(stated.tolerance) else {
+            return false;
+        };
+        let (least, most) = stated.bounds();
+        match stated.ours {
+            Quantity::SpeedupRise | Quantity::SpeedupMost => ours <= most,
+            Quantity::MissGap => ours >= least,
+            _ => (least..=most).contains(&ours),
+        }
+    }
+
+    /// The speedups of the array, and the cycles of an iteration with the uncacheable log, by size.
+    fn speedups(&self) -> Option<Vec<(f64, f64)>> {
+        let of = |bytes: &u64| {
+            let place = (Structure::Array, *bytes);
+            let cycles = self.cycles(place, Log::Uncached)?;
+            Some((self.speedup(Column::Cycles, place)?, cycles))
+        };
+        self.figure.value_bytes.iter().map(of).collect()
+    }
+
+    fn simulated_of_all(&self, stated: &Stated) -> Option<f64> {
+        let highest = |values: &mut dyn Iterator<Item = f64>| values.max_by(f64::total_cmp);
+        match stated.ours {
+            Quantity::SpeedupRise => {
+                let speedups = self.speedups()?;
+                highest(&mut speedups.windows(2).map(|pair| pair[1].0 - pair[0].0))
+            }
+            Quantity::SpeedupMost => {
+                let speedups = self.speedups()?.into_iter();
+                let long = speedups.filter(|(_, cycles)| *cycles >= stated.loop_cycles);
+                highest(&mut long.map(|(speedup, _)| speedup))
+            }
+            _ => {
+                let rate = |place, log| Some(100.0 * self.simulated(place, log)?.miss_rate());
+                let gap =
+                    |place| Some(rate(place, Log::CachedUnflushed)? - rate(place, Log::Uncached)?);
+                let gaps: Option<Vec<f64>> = self.figure.places().into_iter().map(gap).collect();
+                gaps?.into_iter().min_by(f64::total_cmp)
+            }
+        }
+    }
+
     fn simulated_quantity(&self, stated: &Stated) -> Option<f64> {
+        if !stated.ours.is_of_one_size() {
+            return self.simulated_of_all(stated);
+        }
         let full = |bytes: u64| (self.figure.total_bytes / bytes) as f64;
         let place = (Structure::Array, stated.value_bytes);
         let cycles = self.cycles(place, Log::Uncached)?;
@@ -87,10 +197,14 @@ impl View<'_> {
                 let other = self.cycles((Structure::Array, bytes), Log::Uncached)?;
                 cycles * full(stated.value_bytes) / (other * full(bytes))
             }
+            Quantity::SpeedupRise | Quantity::SpeedupMost | Quantity::MissGap => return None,
         })
     }
 
     fn host_quantity(&self, stated: &Stated) -> Option<String> {
+        if !stated.ours.is_of_one_size() {
+            return None;
+        }
         let full = |bytes: u64| (self.figure.total_bytes / bytes) as f64;
         let host = self.host((Structure::Array, stated.value_bytes))?;
         let time = host.nanoseconds(Log::Uncached)?;
@@ -103,6 +217,7 @@ impl View<'_> {
                 let other = self.host((Structure::Array, bytes))?.nanoseconds(Log::Uncached)?;
                 short(time * full(stated.value_bytes) / (other * full(bytes)))
             }
+            Quantity::SpeedupRise | Quantity::SpeedupMost | Quantity::MissGap => return None,
         })
     }
 

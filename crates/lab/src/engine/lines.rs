@@ -1,0 +1,88 @@
+//! A file of finished records, one a line, which a run that was stopped goes on from.
+//!
+//! A line is written whole when its record is done, so whatever ends a run leaves at most a last
+//! line that is cut short, which the next run drops. What a failed write left is cut off, and
+//! nothing is written behind it. A file that does not begin as such files do is not touched. One
+//! run at a time has the file.
+
+use crate::LabError;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The file, open and locked, which ends with a whole line.
+pub(crate) struct Lines {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    /// Why no more lines are written.
+    failed: Option<(io::ErrorKind, String)>,
+}
+
+/// What a file has when it is opened: its whole lines, and what of one is behind them.
+pub(crate) struct Found {
+    pub(crate) whole: String,
+    pub(crate) torn: Vec<u8>,
+}
+
+impl Lines {
+    /// Opens the file, or starts it; `option` is what a user gives another one with.
+    ///
+    /// # Errors
+    /// No ordinary file, one that another run has, or one that is not text.
+    pub(crate) fn open(path: &Path, option: &'static str) -> Result<(Lines, Found), LabError> {
+        let name = || path.display().to_string();
+        if std::fs::metadata(path).is_ok_and(|status| !status.is_file()) {
+            return Err(LabError::NotAFile { path: name(), option });
+        }
+        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let mut file = opened.map_err(LabError::file(path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(LabError::InUse { path: name(), option }),
+            Err(TryLockError::Error(error)) => return Err(LabError::file(path)(error)),
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(LabError::file(path))?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let torn = bytes.split_off(whole);
+        let whole = String::from_utf8(bytes).map_err(|_| LabError::OtherFile {
+            path: name(),
+            line: 1,
+            what: "it is not text".into(),
+            option,
+        })?;
+        let bytes = whole.len() as u64;
+        Ok((Lines { file, path: path.to_owned(), bytes, failed: None }, Found { whole, torn }))
+    }
+
+    /// Cuts off what is behind the last whole line.
+    pub(crate) fn drop_torn(&self) -> Result<(), LabError> {
+        self.file.set_len(self.bytes).map_err(LabError::file(&self.path))
+    }
+
+    /// Writes a line, which ends with a line feed: all of it or, if that fails, nothing, then and
+    /// ever after.
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), LabError> {
+        self.add_by(line, |file, bytes| file.write_all(bytes))
+    }
+
+    pub(crate) fn add_by(
+        &mut self,
+        line: &str,
+        write: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
+    ) -> Result<(), LabError> {
+        if let Some((kind, what)) = &self.failed {
+            return Err(LabError::file(&self.path)(io::Error::new(*kind, what.clone())));
+        }
+        let written = write(&mut self.file, line.as_bytes());
+        match &written {
+            Ok(()) => self.bytes += line.len() as u64,
+            Err(error) => {
+                self.failed = Some((error.kind(), error.to_string()));
+                let _ = self.file.set_len(self.bytes);
+            }
+        }
+        written.map_err(LabError::file(&self.path))
+    }
+}

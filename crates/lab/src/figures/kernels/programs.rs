@@ -1,0 +1,346 @@
+//! The programs themselves beside the kernels that stand for them.
+//!
+//! What the paper ran, compiled with `seawall cc`, runs whole on the simulated machine. The sources
+//! are not part of seawall: files of `validation/programs` say what was run, and what came out on
+//! the day that they name. `--programs` runs them again where a user has them.
+
+use super::{KernelFigure, KernelSeries};
+use crate::LabError;
+use crate::commands::kernels::KernelOptions;
+use crate::commands::kernels::point::Extent;
+use crate::commands::program::{FromChoice, PmChoice, ProgramExperiment, ProgramOptions};
+use crate::engine::jobs::Runner;
+use crate::figures::FigureOptions;
+use seawall_report::Experiment;
+use seawall_sim::Choice;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The files that come with seawall: name and text.
+const FILES: &[(&str, &str)] = &[
+    ("micro15", include_str!("../../../../../validation/programs/micro15.toml")),
+    ("tsoper21", include_str!("../../../../../validation/programs/tsoper21.toml")),
+];
+/// Stands for the folder of the programs in a command.
+const FOLDER: &str = "{dir}";
+/// A kernel further from its program than this part of it is named.
+pub(super) const APART_MAX: f64 = 0.15;
+
+/// What programs took.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MeasuredPrograms {
+    /// The day, as in "2026-11-27".
+    pub(super) measured: String,
+    pub(super) compiler: String,
+    machine: String,
+    baseline: String,
+    /// What of the programs was measured: whole ones, or their parallel part.
+    extent: Extent,
+    #[serde(rename = "program")]
+    programs: Vec<MeasuredProgram>,
+}
+
+/// A program, and what it took.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MeasuredProgram {
+    /// The kernel that stands for it.
+    kernel: String,
+    /// Which of several ways to build it.
+    variant: Option<String>,
+    /// Where the sources are from.
+    source: String,
+    /// What was done to them, or to the input.
+    changed: Option<String>,
+    /// With `{dir}` for the folder that the programs are in.
+    command: String,
+    /// What it reads from standard input, in that folder.
+    input: Option<String>,
+    /// It is compared with the paper, and not only shown.
+    #[serde(default = "yes")]
+    held: bool,
+    /// By design.
+    runs: BTreeMap<String, ProgramRun>,
+    /// They are of today.
+    #[serde(skip)]
+    again: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramRun {
+    cycles: u64,
+    /// Accesses that hit another thread's epoch, and a thread's own older one.
+    conflicts: Option<[u64; 2]>,
+}
+
+/// What a program, or the mean of all, took beside a kernel, as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramValue {
+    /// "program", with the way that it is built.
+    pub name: String,
+    pub value: f64,
+    /// Compared with the paper's.
+    pub held: bool,
+    /// Run now, not read from a file.
+    pub again: bool,
+}
+
+/// An error if `folder` has none of the programs that `figures` name.
+pub(in crate::figures) fn find(figures: &[&KernelFigure], folder: &Path) -> Result<(), LabError> {
+    let files = figures.iter().filter_map(|figure| load(figure.programs.as_ref()?).ok());
+    let files: Vec<PathBuf> =
+        files.flat_map(|file| file.programs).map(|program| program.file(folder)).collect();
+    if files.iter().any(|file| file.is_file()) {
+        return Ok(());
+    }
+    let first = files.first().map(|first| format!("there is no {}", first.display()));
+    Err(LabError::NoPrograms {
+        folder: folder.display().to_string(),
+        what: first.unwrap_or_else(|| "none of them has programs".into()),
+    })
+}
+
+/// The programs of each file that `figures` name, run again where `options` say where they are;
+/// and whether all of those were run to their end.
+pub(super) fn of(
+    figures: &[&KernelFigure],
+    options: &FigureOptions,
+    runner: &Runner<'_>,
+) -> Result<(BTreeMap<String, MeasuredPrograms>, bool), LabError> {
+    let names: BTreeSet<&String> =
+        figures.iter().filter_map(|figure| figure.programs.as_ref()).collect();
+    let (mut all, mut is_whole) = (BTreeMap::new(), true);
+    for name in names {
+        let mut programs =
+            load(name).map_err(|what| LabError::Figure { name: figures[0].name.clone(), what })?;
+        if let Some(folder) = &options.programs {
+            let of_file = figures.iter().filter(|figure| figure.programs.as_ref() == Some(name));
+            let series = of_file.flat_map(|figure| &figure.series);
+            let designs: BTreeSet<String> = series.map(|series| series.design.clone()).collect();
+            is_whole &= programs.run(folder, &designs, options, runner)?;
+        }
+        all.insert(name.clone(), programs);
+    }
+    Ok((all, is_whole))
+}
+
+/// The programs of that file.
+pub(super) fn load(name: &str) -> Result<MeasuredPrograms, String> {
+    let text = FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| text);
+    let text = text.ok_or_else(|| format!("there are no programs '{name}'"))?;
+    toml::from_str(text).map_err(|error| format!("programs {name}: {error}"))
+}
+
+impl MeasuredPrograms {
+    /// Runs those programs again that are in `folder`; returns whether all were.
+    fn run(
+        &mut self,
+        folder: &Path,
+        designs: &BTreeSet<String>,
+        options: &FigureOptions,
+        runner: &Runner<'_>,
+    ) -> Result<bool, LabError> {
+        let MeasuredPrograms { machine, baseline, extent, .. } = self.clone();
+        for program in &mut self.programs {
+            if !program.file(folder).is_file() {
+                continue;
+            }
+            let of_program = KernelOptions {
+                designs: designs.iter().cloned().collect(),
+                machine: machine.clone(),
+                baseline: baseline.clone(),
+                crashes: 0,
+                seed: options.seed,
+                jobs: options.jobs,
+                program: program.options(folder, extent),
+                ..KernelOptions::default()
+            };
+            let Some(experiment) = of_program.of_program() else { continue };
+            let plan = experiment.plan()?;
+            let ran = ProgramExperiment::run(plan, runner.progress, runner.stop)?;
+            if ran.is_partial() {
+                return Ok(false);
+            }
+            program.runs = ran
+                .runs()
+                .map(|(design, cycles, conflicts)| {
+                    (design.to_owned(), ProgramRun { cycles, conflicts: Some(conflicts) })
+                })
+                .collect();
+            program.again = true;
+        }
+        Ok(true)
+    }
+
+    /// What the programs of `kernel` took under a series, over the baseline.
+    pub(super) fn values(&self, kernel: &str, series: &KernelSeries) -> Vec<ProgramValue> {
+        let of_kernel = self.programs.iter().filter(|program| program.kernel == kernel);
+        let values = of_kernel.filter_map(|program| {
+            let cycles = |design: &str| Some(program.runs.get(design)?.cycles as f64);
+            Some(ProgramValue {
+                name: program.name(),
+                value: cycles(&series.design)? / cycles(&self.baseline)?,
+                held: program.held,
+                again: program.again,
+            })
+        });
+        values.collect()
+    }
+
+    /// Conflicts between threads in per cent of all, in the programs that are compared.
+    pub(super) fn inter_percent(&self, series: &KernelSeries) -> Option<f64> {
+        let held = self.programs.iter().filter(|program| program.held);
+        let conflicts = held.map(|program| program.runs.get(&series.design)?.conflicts);
+        let conflicts: Option<Vec<[u64; 2]>> = conflicts.collect();
+        let sum = |at: usize| -> Option<u64> {
+            Some(conflicts.as_ref()?.iter().map(|both| both[at]).sum())
+        };
+        let (inter, intra) = (sum(0)?, sum(1)?);
+        (inter + intra > 0).then(|| 100.0 * inter as f64 / (inter + intra) as f64)
+    }
+
+    /// True if any was run again.
+    pub(super) fn are_again(&self) -> bool {
+        self.programs.iter().any(|program| program.again)
+    }
+
+    /// What was run, and how to run it again.
+    pub(super) fn to_markdown(&self) -> String {
+        let mut text = format!(
+            "Measured on {} with {}; not run again when the figure is. `--programs FOLDER` runs \
+             those again that are there under these names.\n\n\
+             | program | sources | command, in the folder | what was changed |\n\
+             |---|---|---|---|\n",
+            self.measured, self.compiler
+        );
+        for program in &self.programs {
+            let input = program.input.as_ref().map(|input| format!(" < {input}"));
+            let variant = program.variant.as_ref().map(|variant| format!(", {variant}"));
+            let _ = writeln!(
+                text,
+                "| {}{} | {} | `{}{}` | {} |",
+                program.kernel,
+                variant.unwrap_or_default(),
+                program.source,
+                program.command.replace(&format!("{FOLDER}/"), ""),
+                input.unwrap_or_default(),
+                program.changed.as_deref().unwrap_or("nothing"),
+            );
+        }
+        text
+    }
+
+    /// What is wrong with the file for a figure with these kernels and series.
+    pub(super) fn check(&self, figure: &KernelFigure, kernels: &[&str]) -> Result<(), String> {
+        let is_like = (&self.machine, &self.baseline) == (&figure.machine, &figure.baseline);
+        if !is_like || self.extent != figure.extent {
+            let what = "its programs ran on another machine, over another baseline, or in part";
+            return Err(what.into());
+        }
+        for program in &self.programs {
+            if !kernels.contains(&&*program.kernel) {
+                return Err(format!("'{}' of its programs is none of its kernels", program.kernel));
+            }
+            for design in program.runs.keys() {
+                Choice::parse(design).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MeasuredProgram {
+    fn name(&self) -> String {
+        match &self.variant {
+            Some(variant) => format!("program, {variant}"),
+            None => "program".into(),
+        }
+    }
+
+    fn options(&self, folder: &Path, extent: Extent) -> ProgramOptions {
+        ProgramOptions {
+            command: Some(self.in_folder(folder)),
+            input: self.input.as_ref().map(|input| folder.join(input)),
+            pm: Some(PmChoice::All),
+            from: Some(match extent {
+                Extent::Whole => FromChoice::Start,
+                Extent::Parallel | Extent::Bare => FromChoice::Threads,
+            }),
+            ..ProgramOptions::default()
+        }
+    }
+
+    fn in_folder(&self, folder: &Path) -> String {
+        let quoted = shlex::try_quote(&folder.display().to_string()).map(String::from);
+        self.command.replace(FOLDER, &quoted.unwrap_or_default())
+    }
+
+    /// The file of the program.
+    fn file(&self, folder: &Path) -> PathBuf {
+        let word = self.command.split(' ').next().unwrap_or_default();
+        folder.join(word.trim_start_matches(FOLDER).trim_start_matches('/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Figure;
+
+    fn figure(name: &str) -> KernelFigure {
+        match Figure::load(name).unwrap() {
+            Figure::Kernels(figure) => figure,
+            _ => panic!("{name} is of another kind"),
+        }
+    }
+
+    #[test]
+    fn every_program_that_is_compared_has_run_under_every_series_but_the_slowest() {
+        for name in ["micro15-fig13", "micro15-fig14", "tsoper21-fig11"] {
+            let figure = figure(name);
+            let programs = load(figure.programs.as_ref().unwrap()).unwrap();
+            for series in figure.series.iter().filter(|series| series.name != "naive") {
+                for program in &programs.programs {
+                    let of_kernel = programs.values(&program.kernel, series);
+                    let value = of_kernel.iter().find(|value| value.name == program.name());
+                    let value = value.unwrap_or_else(|| panic!("{}", program.kernel));
+                    assert!((0.5..8.0).contains(&value.value), "{name}: {value:?}");
+                    assert_eq!(value.held, program.held);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_way_to_build_a_program_is_compared_and_the_others_are_shown() {
+        let figure = figure("micro15-fig14");
+        let programs = load("micro15").unwrap();
+        let values = programs.values("intruder", &figure.series[0]);
+        let names: Vec<_> = values.iter().map(|value| (&*value.name, value.held)).collect();
+        assert_eq!(names, [("program, TL2", true), ("program, one lock", false)]);
+        let inter = programs.inter_percent(&figure.series[0]).unwrap();
+        assert!((50.0..100.0).contains(&inter), "{inter}");
+        let markdown = programs.to_markdown();
+        assert!(markdown.contains("| intruder, TL2 | STAMP 9222e27"), "{markdown}");
+        assert!(markdown.contains("`splash/BARNES < splash/n16384-p32`"), "{markdown}");
+    }
+
+    #[test]
+    fn a_folder_with_blanks_in_its_name_is_one_word_of_the_command() {
+        let programs = load("micro15").unwrap();
+        let dedup = programs.programs.iter().find(|it| it.kernel == "dedup").unwrap();
+        let command = dedup.in_folder(Path::new("/my programs"));
+        let words = shlex::split(&command).unwrap();
+        assert_eq!(words[0], "/my programs/dedup/dedup");
+        assert!(words.contains(&"/my programs/dedup/media.dat".to_owned()), "{words:?}");
+        assert_eq!(dedup.file(Path::new("/p")), Path::new("/p/dedup/dedup"));
+    }
+}
