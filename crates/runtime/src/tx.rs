@@ -48,6 +48,10 @@ use buffers::{Buffers, Notes, NotesMark};
 use extension::RECORD_BYTES;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt, Width, Word};
 
+/// The maximum bytes that [`write`](Tx::write) notes in one entry of the record.
+const RUN_BYTES: usize = 1 << 14;
+const _: () = assert!(RUN_BYTES <= 8 * record::COUNT_MAX);
+
 /// Which values a transaction logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Logging {
@@ -195,14 +199,17 @@ impl<M: Memory> Tx<'_, '_, M> {
         let mut done = 0;
         while done < from.len() {
             let here = at.plus(done as u64);
-            let in_line = (LINE_BYTES - here.bits() % LINE_BYTES) as usize;
-            let words = in_line.min(from.len() - done) / 8 * 8;
-            let end = here.plus(words as u64);
             let Notes { record, places, .. } = &mut self.session.buffers.words;
-            if words > 0 && here.bits().is_multiple_of(8) && places.has_none(here, end) {
-                let place = record.push_words(here, &from[done..done + words]);
+            let whole = (from.len() - done).min(RUN_BYTES) / 8 * 8;
+            let end = match here.bits().is_multiple_of(8) && whole > 0 {
+                true => places.free_until(here, here.plus(whole as u64)),
+                false => here,
+            };
+            if end > here {
+                let bytes = (end.bits() - here.bits()) as usize;
+                let place = record.push_words(here, &from[done..done + bytes]);
                 places.put_run(here, end, place);
-                done += words;
+                done += bytes;
             } else {
                 done += self.write_in_word(here, &from[done..]);
             }

@@ -1,7 +1,8 @@
 //! An index of the words in a transaction's buffer, by cache lines, the last one first.
 //!
-//! Most transactions touch a few lines, one after the other. So a search tries the last used line
-//! first, then the others one by one, and hashes only when there are many.
+//! Most transactions touch a few lines, or many in the order of their addresses. So a search tries
+//! the last used line first. Lines in ascending order are bisected; others are searched one by one,
+//! and hashed only when there are many.
 
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, LINE_BYTES};
@@ -60,6 +61,8 @@ struct LinePlaces {
 pub(crate) struct Index {
     lines: Vec<LinePlaces>,
     last: usize,
+    /// Whether a line was added behind one with a greater address.
+    is_mixed: bool,
     hashed: FxHashMap<u64, usize>,
 }
 
@@ -67,6 +70,7 @@ impl Index {
     pub(crate) fn clear(&mut self) {
         self.lines.clear();
         self.last = 0;
+        self.is_mixed = false;
         if !self.hashed.is_empty() {
             self.hashed.clear();
         }
@@ -80,6 +84,11 @@ impl Index {
     fn line(&self, line: u64) -> Option<usize> {
         if self.lines.get(self.last).is_some_and(|last| last.line == line) {
             return Some(self.last);
+        }
+        if !self.is_mixed {
+            let greatest = self.lines.last()?.line;
+            let search = || self.lines.binary_search_by_key(&line, |known| known.line).ok();
+            return if line > greatest { None } else { search() };
         }
         if self.hashed.is_empty() {
             self.lines.iter().position(|known| known.line == line)
@@ -103,6 +112,18 @@ impl Index {
         self.lines[line].places[first..first + count].iter().all(|place| *place == 0)
     }
 
+    /// The end of the words from `word` on of which the buffer has nothing, as far as one look
+    /// tells; at most `end`.
+    #[inline]
+    pub(crate) fn free_until(&self, word: Addr, end: Addr) -> Addr {
+        let is_behind = |last: &LinePlaces| !self.is_mixed && last.line < word.line().0;
+        if self.lines.last().is_none_or(is_behind) {
+            return end;
+        }
+        let in_line = word.line().start().plus(LINE_BYTES).min(end);
+        if self.has_none(word, in_line) { in_line } else { word }
+    }
+
     #[inline]
     fn line_mut(&mut self, line: u64) -> &mut [u32; LINE_WORDS] {
         self.last = match self.line(line) {
@@ -119,9 +140,10 @@ impl Index {
     }
 
     fn add(&mut self, line: u64) -> usize {
+        self.is_mixed |= self.lines.last().is_some_and(|last| last.line > line);
         self.lines.push(LinePlaces { line, places: [0; LINE_WORDS] });
         let count = self.lines.len();
-        if count > SEARCHED {
+        if self.is_mixed && count > SEARCHED {
             let known = if self.hashed.is_empty() { 0 } else { count - 1 };
             for (at, known) in self.lines.iter().enumerate().skip(known) {
                 self.hashed.insert(known.line, at);
@@ -135,14 +157,18 @@ impl Index {
         self.place(word).set(found);
     }
 
-    /// Sets the places of the words from `word` to `end`, all of one line, from `place` on.
+    /// Sets the places of the words from `word` to `end`, from `place` on.
     #[inline]
-    pub(crate) fn put_run(&mut self, word: Addr, end: Addr, place: usize) {
-        let first = (word.bits() % LINE_BYTES / 8) as usize;
-        let count = ((end.bits() - word.bits()) / 8) as usize;
-        let places = &mut self.line_mut(word.line().0)[first..first + count];
-        for (place, at) in (place as u32..).zip(places) {
-            *at = place;
+    pub(crate) fn put_run(&mut self, mut word: Addr, end: Addr, place: usize) {
+        let mut place = place as u32;
+        while word < end {
+            let first = (word.bits() % LINE_BYTES / 8) as usize;
+            let left = ((end.bits() - word.bits()) / 8) as usize;
+            let count = left.min(LINE_WORDS - first);
+            let places = &mut self.line_mut(word.line().0)[first..first + count];
+            places.iter_mut().zip(place..).for_each(|(at, place)| *at = place);
+            place += count as u32;
+            word = word.plus(8 * count as u64);
         }
     }
 
@@ -164,9 +190,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_last_place_of_a_word_is_found(
-            puts in proptest::collection::vec((0u64..200, any::<bool>()), 0..300),
+            mut puts in proptest::collection::vec((0u64..200, any::<bool>()), 0..300),
+            ascending in 0usize..300,
         ) {
             let (mut index, mut model) = (Index::default(), BTreeMap::new());
+            let ascending = ascending.min(puts.len());
+            puts[..ascending].sort_by_key(|(word, _)| *word);
             for (place, (word, is_part)) in (1..).zip(puts) {
                 let found = if is_part { Found::Bytes(place) } else { Found::Word(place) };
                 index.put(Addr::pm(8 * word), found);
@@ -181,18 +210,26 @@ mod tests {
         }
 
         #[test]
-        fn runs_are_the_same_as_their_words(first in 0u64..8, count in 0u64..8) {
-            let count = count.min(8 - first);
-            let (from, to) = (Addr::pm(640 + 8 * first), Addr::pm(640 + 8 * (first + count)));
+        fn runs_are_the_same_as_their_words(
+            before in 0u64..8, first in 0u64..8, count in 0u64..40,
+        ) {
+            let at = |word: u64| Addr::pm(640 + 8 * word);
+            let (from, to) = (at(first), at(first + count));
             let mut index = Index::default();
-            prop_assert!(index.has_none(from, to));
+            prop_assert_eq!(index.free_until(from, to), to);
             index.put_run(from, to, 5);
-            for word in 0..8 {
+            for word in 0..48 {
                 let expected = (first..first + count).contains(&word);
                 let expected = expected.then(|| Found::Word((5 + word - first) as usize));
-                prop_assert_eq!(index.find(Addr::pm(640 + 8 * word)), expected);
+                prop_assert_eq!(index.find(at(word)), expected);
+                let is_free = index.free_until(at(word), at(word + 1)) > at(word);
+                prop_assert_eq!(is_free, expected.is_none(), "word {}", word);
             }
-            prop_assert_eq!(index.has_none(from, to), count == 0);
+            // A line with an older word stops a run, and so does a mix of lines.
+            index.put(at(before), Found::Bytes(3));
+            index.put(Addr::pm(64), Found::Word(9));
+            prop_assert_eq!(index.free_until(at(before), at(before + 9)), at(before));
+            prop_assert_eq!(index.free_until(Addr::pm(128), Addr::pm(640)), Addr::pm(192));
         }
     }
 }
