@@ -238,17 +238,8 @@ impl Kind for MovingFigure {
             [] => "each protocol is faster than the one before it in every program".to_owned(),
             _ => format!("the order of protocols is another in {}", out.join(", ")),
         };
-        let far_bars = self.far_bars(records);
-        let bars = self.programs.iter().map(|program| program.paper.len()).sum::<usize>();
-        let bars = match far_bars[..] {
-            [] => format!("all {bars} single times hold"),
-            _ => {
-                let held = bars - far_bars.len();
-                format!("{held} of {bars} single times hold, not {}", far_bars.join(",\n  "))
-            }
-        };
-        let _ =
-            writeln!(text, "\n  {means} (within {tolerance:.0} points);\n  {bars};\n  {order}\n");
+        let bars = self.told_bars(records);
+        let _ = writeln!(text, "\n  {means} (within {tolerance:.0} points);\n{bars}  {order}\n");
         text
     }
 
@@ -368,6 +359,20 @@ impl MovingFigure {
     fn is_near(&self, records: &[&MovingRecord], series: &MovingSeries) -> bool {
         let mean = Self::mean(records, &series.name, |record| record.time);
         series.paper.is_none_or(|paper| 100.0 * (mean - paper).abs() <= self.tolerance)
+    }
+
+    /// How many of the paper's single times hold, in a line; nothing if none are published.
+    fn told_bars(&self, records: &[&MovingRecord]) -> String {
+        let far = self.far_bars(records);
+        let bars = self.programs.iter().map(|program| program.paper.len()).sum::<usize>();
+        match far[..] {
+            [] if bars == 0 => String::new(),
+            [] => format!("  all {bars} single times hold;\n"),
+            _ => {
+                let held = bars - far.len();
+                format!("  {held} of {bars} single times hold, not {};\n", far.join(",\n  "))
+            }
+        }
     }
 
     /// Single times of the paper that ours are not near.

@@ -181,8 +181,8 @@ impl Builder {
         self.words.len() - 1
     }
 
-    /// Appends whole words, at most as many as an entry has, to be stored at `at`; returns the first
-    /// place.
+    /// Appends whole words, at most as many as an entry has, to be stored at `at`; returns the
+    /// first place.
     #[inline]
     pub(crate) fn push_words(&mut self, at: Addr, bytes: &[u8]) -> usize {
         let (words, _) = bytes.as_chunks::<8>();
