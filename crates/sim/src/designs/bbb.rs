@@ -112,17 +112,18 @@ impl Bbb {
         self.holders.get(&line).map(|core| usize::from(*core))
     }
 
-    /// The entry of `core` that a store to `line` joins.
-    fn joins(&mut self, core: usize, line: LineId) -> Option<&mut Entry> {
+    /// The slot of the entry of `core` that a store to `line` joins.
+    fn joins(&self, core: usize, line: LineId) -> Option<u8> {
         let takes_sent = self.is_flaw(Flaw::JoinsSent);
-        let mut entries = self.buffers[core].entries.iter_mut();
-        entries.find(|entry| entry.line == line && (takes_sent || !entry.is_sent))
+        let mut entries = self.buffers[core].entries().iter();
+        let entry = entries.find(|entry| entry.line == line && (takes_sent || !entry.is_sent));
+        entry.map(|entry| entry.slot)
     }
 
     /// The entry of `line` in another buffer than `core`'s, if it can move.
     fn elsewhere(&self, core: usize, line: LineId) -> Option<(usize, &Entry)> {
         let other = self.holder(line).filter(|other| *other != core)?;
-        let mut entries = self.buffers[other].entries.iter();
+        let mut entries = self.buffers[other].entries().iter();
         entries.find(|entry| entry.line == line).map(|entry| (other, entry))
     }
 
@@ -147,7 +148,7 @@ impl Bbb {
 
     /// Writes the oldest entries of `core` until fewer than the threshold are not on their way.
     fn drain_oldest(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
-        let waiting = self.buffers[core].entries.iter().filter(|entry| !entry.is_sent).count();
+        let waiting = self.buffers[core].waiting();
         for number in self.drain_from..=waiting {
             let Some(entry) = self.buffers[core].oldest_waiting() else { return };
             let (slot, at) = (entry.slot, now + (number - self.drain_from) as Cycle);
@@ -156,10 +157,8 @@ impl Bbb {
     }
 
     fn send(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, at: Cycle) {
-        let mut entries = self.buffers[core].entries.iter_mut();
-        let entry = entries.find(|entry| entry.slot == slot).expect("it is here");
-        entry.is_sent = true;
-        let (line, data) = (entry.line, entry.data);
+        let line = self.buffers[core].send_slot(slot).line;
+        let data = *self.buffers[core].data(slot);
         if self.is_flaw(Flaw::DropsAtSend) {
             self.give_up(hw, core, slot, at);
             hw.write_from_buffer(line, &data, core, (at, 0), Token::NONE);
@@ -171,7 +170,7 @@ impl Bbb {
     /// Frees the entry in the buffer of `core`, which learns of it at `now`.
     fn give_up(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
         let line = self.buffers[core].remove(slot).line;
-        let is_gone = !self.buffers[core].entries.iter().any(|entry| entry.line == line);
+        let is_gone = !self.buffers[core].entries().iter().any(|entry| entry.line == line);
         if is_gone && self.holder(line) == Some(core) {
             self.holders.remove(&line);
         }
@@ -217,8 +216,8 @@ impl Design for Bbb {
             return;
         }
         let data = *hw.data(core, at.way, line);
-        if let Some(entry) = self.joins(core, line) {
-            entry.data = data;
+        if let Some(slot) = self.joins(core, line) {
+            self.buffers[core].join(slot, data);
             hw.counters.merged_stores += 1;
         } else if self.is_flaw(Flaw::AllocatesLate) {
             let message = Message::Late { core: core as u8, line };
@@ -262,7 +261,7 @@ impl Design for Bbb {
 
     fn evict(&mut self, hw: &mut Hw<Message>, _: Waiter, slot: LineId, now: Cycle) -> Gate {
         let Some(core) = self.holder(slot) else { return Gate::Go };
-        let mut entries = self.buffers[core].entries.iter();
+        let mut entries = self.buffers[core].entries().iter();
         let entry = entries.find(|entry| entry.line == slot && !entry.is_sent);
         if let Some(entry) = entry.map(|entry| entry.slot)
             && !self.is_flaw(Flaw::ForgetsEvictions)
@@ -290,8 +289,10 @@ impl Design for Bbb {
 
     /// Each buffer is saved oldest entry first.
     fn save(&self, _: &Hw<Message>, image: &mut [LineData]) {
-        for entry in self.buffers.iter().flat_map(|buffer| &buffer.entries) {
-            image[entry.line as usize] = entry.data;
+        for buffer in &self.buffers {
+            for entry in buffer.entries() {
+                image[entry.line as usize] = *buffer.data(entry.slot);
+            }
         }
     }
 }

@@ -152,10 +152,11 @@ impl Hops {
         self.buffers.source(hw, request).filter(|source| source.epoch > self.global[source.core])
     }
 
-    fn joins(&self, core: usize, line: LineId) -> Option<usize> {
+    fn joins(&self, core: usize, line: LineId) -> Option<u8> {
         if self.is_flaw(Flaw::KeepsOneVersion) {
-            let mut entries = self.buffers.cores[core].buffer.entries.iter();
-            return entries.rposition(|entry| entry.line == line && !entry.is_sent);
+            let mut entries = self.buffers.cores[core].buffer.entries().iter().rev();
+            let entry = entries.find(|entry| entry.line == line && !entry.is_sent);
+            return entry.map(|entry| entry.slot);
         }
         self.buffers.joins(core, line)
     }

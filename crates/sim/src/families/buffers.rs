@@ -155,29 +155,29 @@ impl<Own: Default> Buffers<Own> {
 }
 
 impl<Own> Buffers<Own> {
-    /// The entry that a store of `core` to `line` joins.
-    pub(crate) fn joins(&self, core: usize, line: LineId) -> Option<usize> {
+    /// The slot of the entry that a store of `core` to `line` joins.
+    pub(crate) fn joins(&self, core: usize, line: LineId) -> Option<u8> {
         let Front { buffer, timeline, .. } = &self.cores[core];
         self.sizes.merges.then(|| buffer.joins(line, timeline.current())).flatten()
     }
 
-    /// `core` has stored to a line at `at`: the store joins entry `joins` of the open epoch or
-    /// takes a new entry. Returns true if the entry is new.
+    /// `core` has stored to a line at `at`: the store joins the entry in slot `joins`, of the open
+    /// epoch, or takes a new one. Returns true if the entry is new.
     pub(crate) fn append<M: Copy + From<Call>>(
         &mut self,
         hw: &mut Hw<M>,
         core: usize,
         at: Store,
-        joins: Option<usize>,
+        joins: Option<u8>,
         now: Cycle,
     ) -> bool {
         let data = *hw.data(core, at.way, at.line);
         let front = &mut self.cores[core];
         let epoch = front.timeline.current();
         hw.private[core].copy_mut(at.way).epoch = epoch;
-        if let Some(place) = joins {
+        if let Some(slot) = joins {
             hw.counters.merged_stores += 1;
-            front.buffer.entries[place].data = data;
+            front.buffer.join(slot, data);
             return false;
         }
         hw.counters.buffered_stores += 1;

@@ -18,9 +18,10 @@ impl Asap {
 
     /// Writes the entry in `slot` of `core`'s buffer to memory; it is at its controller already.
     fn write(&self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
-        let entry = self.buffers.cores[core].buffer.entry(slot);
-        let tile = hw.memory_tile(entry.line);
-        hw.write_buffered(entry.line, &entry.data, tile, now, Token::of(core, slot.into()));
+        let buffer = &self.buffers.cores[core].buffer;
+        let line = buffer.entry(slot).line;
+        let tile = hw.memory_tile(line);
+        hw.write_buffered(line, buffer.data(slot), tile, now, Token::of(core, slot.into()));
     }
 
     /// The entry in `slot` of `core`'s buffer has reached its controller.
@@ -33,7 +34,7 @@ impl Asap {
         now: Cycle,
     ) {
         let (line, home, owner) = self.entry(hw, core, slot);
-        let data = self.buffers.cores[core].buffer.entry(slot).data;
+        let data = *self.buffers.cores[core].buffer.data(slot);
         let tile = hw.controller_tile(home);
         let answer = match self.tables[home].take(line, owner, data, is_early) {
             Taken::Written => return self.write(hw, core, slot, now),

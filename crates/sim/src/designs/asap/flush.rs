@@ -41,22 +41,27 @@ impl Asap {
     fn send(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let passes_older = self.is_flaw(Flaw::PassesOlder);
         let front = &mut self.buffers.cores[core];
+        if front.buffer.waiting() == 0 {
+            return;
+        }
         let safe = safe(front);
         let is_full = front.buffer.waiting() >= self.buffers.sizes.flush_from;
         let in_order = !front.own.refused.is_empty();
         let mut sent = 0;
-        for at in 0..front.buffer.entries.len() {
-            let entry = front.buffer.entries[at];
-            let is_refused = front.own.refused.contains(&entry.slot);
-            let is_due = is_full || is_refused || entry.epoch <= front.demanded;
-            if entry.is_sent || !is_due || in_order && entry.epoch != safe {
+        for at in 0..front.buffer.entries().len() {
+            let entry = front.buffer.entries()[at];
+            if entry.is_sent || in_order && entry.epoch != safe {
+                continue;
+            }
+            let is_due = is_full || entry.epoch <= front.demanded;
+            if !is_due && !front.own.refused.contains(&entry.slot) {
                 continue;
             }
             let is_older = |other: &Entry| (other.line, other.epoch) == (entry.line, entry.epoch);
-            if !passes_older && front.buffer.entries.iter().take(at).any(is_older) {
+            if !passes_older && front.buffer.entries().iter().take(at).any(is_older) {
                 continue;
             }
-            front.buffer.entries[at].is_sent = true;
+            front.buffer.send(at);
             front.own.refused.retain(|slot| *slot != entry.slot);
             let is_early = entry.epoch != safe;
             if is_early {
@@ -108,7 +113,7 @@ impl Asap {
     /// A controller has no room for an entry of `core`, which is sent again when it is safe.
     pub(super) fn refused(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
         let front = &mut self.buffers.cores[core];
-        front.buffer.entry_mut(slot).is_sent = false;
+        front.buffer.take_back(slot);
         front.own.refused.push(slot);
         self.advance(hw, core, now);
     }

@@ -46,7 +46,7 @@ impl Hops {
             return true;
         }
         let is_needed = front.own.is_wrapping || front.timeline.is_any_closed();
-        let has_work = is_needed || !front.buffer.entries.is_empty();
+        let has_work = is_needed || !front.buffer.entries().is_empty();
         if !front.own.is_asking && has_work {
             front.own.is_asking = true;
             let at = hw.mesh.control(core, TIMESTAMPS, now);
@@ -81,12 +81,19 @@ impl Hops {
         let front = &mut self.buffers.cores[core];
         let is_full = front.buffer.waiting() >= self.buffers.sizes.flush_from;
         let upto = if is_full { epoch } else { epoch.min(front.demanded) };
-        let ready = front.buffer.entries.iter_mut();
-        let ready = ready.filter(|entry| !entry.is_sent && entry.epoch <= upto);
-        for (number, entry) in ready.enumerate() {
-            entry.is_sent = true;
-            let token = Token::of(core, entry.slot.into());
-            hw.write_buffered(entry.line, &entry.data, core, now + number as Cycle, token);
+        let (mut place, mut sent) = (0, 0);
+        while front.buffer.waiting() > 0
+            && let Some(entry) = front.buffer.entries().get(place).copied()
+            && entry.epoch <= upto
+        {
+            if !entry.is_sent {
+                front.buffer.send(place);
+                let (data, token) =
+                    (front.buffer.data(entry.slot), Token::of(core, entry.slot.into()));
+                hw.write_buffered(entry.line, data, core, now + sent, token);
+                sent += 1;
+            }
+            place += 1;
         }
     }
 
