@@ -137,7 +137,7 @@ fn a_small_figure_with_ribbons_is_run_told_and_the_same_again() {
     assert_eq!(with.machine, "desktop:core.count=6");
     assert!(with.flushed["level"].by_flushers > 0.0, "{with:?}");
     let told = figures.to_text();
-    assert!(told.contains("  by flushers") && told.contains("core.count = 6"), "{told}");
+    assert!(told.contains("  by flushers") && told.contains("core.count=6"), "{told}");
     let few = run(&text.replace("= 6", "= 5")).unwrap_err().to_string();
     assert!(few.contains("3 threads and 3 flushers"), "{few}");
     let wrong = load(&text.replace("'always'", "'sometimes'")).unwrap_err().to_string();

@@ -17,7 +17,18 @@ const BOTTOM: i32 = 52;
 /// Width of an average character of a name.
 const CHARACTER: f64 = 7.4;
 /// No name takes more.
-const NAMES_MAX: i32 = 330;
+const NAMES_MAX: i32 = 400;
+
+/// What became of a published value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DotFate {
+    /// Ours is near enough: drawn filled.
+    Within,
+    /// It is not.
+    Outside,
+    /// It cannot be reproduced from what is public: drawn in grey.
+    NotPublic,
+}
 
 /// A published value.
 #[derive(Clone, Debug)]
@@ -34,8 +45,8 @@ pub struct Dot {
     pub stand_in: Option<f64>,
     /// The least and the most of ours.
     pub range: Option<(f64, f64)>,
-    /// Ours is drawn filled.
-    pub holds: bool,
+    /// What became of it.
+    pub fate: DotFate,
 }
 
 /// A plot of values of one unit.
@@ -122,11 +133,14 @@ impl Dots {
             near(area, at.0 - 10, at.0 + 10, at.1)?;
             diamond(area, at)
         })?;
-        if self.has(|row| row.holds) {
-            entry("ours, within it", &|at| dot(area, at, true))?;
-        }
-        if self.has(|row| !row.holds) {
-            entry("ours, outside", &|at| dot(area, at, false))?;
+        for (fate, words) in [
+            (DotFate::Within, "ours, within it"),
+            (DotFate::Outside, "ours, outside"),
+            (DotFate::NotPublic, "ours, not reproducible"),
+        ] {
+            if self.has(|row| row.fate == fate) {
+                entry(words, &|at| dot(area, at, fate))?;
+            }
         }
         if self.has(|row| row.stand_in.is_some()) {
             entry("kernel in its place", &|at| cross(area, at))?;
@@ -150,7 +164,7 @@ fn draw_row(area: &Area<'_>, x: &Scale, row: &Dot, y: i32) -> Drawn {
     }
     diamond(area, (x.at(row.paper), y))?;
     match row.ours.is_finite() {
-        true => dot(area, (x.at(row.ours), y), row.holds),
+        true => dot(area, (x.at(row.ours), y), row.fate),
         false => Ok(()),
     }
 }
@@ -173,9 +187,14 @@ fn diamond(area: &Area<'_>, (x, y): (i32, i32)) -> Drawn {
     Ok(area.draw(&Polygon::new(corners, BLACK.filled()))?)
 }
 
-fn dot(area: &Area<'_>, at: (i32, i32), is_filled: bool) -> Drawn {
-    area.draw(&Circle::new(at, 5, if is_filled { OURS.filled() } else { WHITE.filled() }))?;
-    Ok(area.draw(&Circle::new(at, 5, OURS.stroke_width(2)))?)
+fn dot(area: &Area<'_>, at: (i32, i32), fate: DotFate) -> Drawn {
+    let (fill, line) = match fate {
+        DotFate::Within => (OURS, OURS),
+        DotFate::Outside => (WHITE, OURS),
+        DotFate::NotPublic => (WHITE, GREY),
+    };
+    area.draw(&Circle::new(at, 5, fill.filled()))?;
+    Ok(area.draw(&Circle::new(at, 5, line.stroke_width(2)))?)
 }
 
 fn cross(area: &Area<'_>, (x, y): (i32, i32)) -> Drawn {
@@ -190,20 +209,26 @@ fn cross(area: &Area<'_>, (x, y): (i32, i32)) -> Drawn {
 mod tests {
     use super::*;
 
-    fn row(name: &str, ours: f64, holds: bool) -> Dot {
+    fn row(name: &str, ours: f64, fate: DotFate) -> Dot {
         let tolerance = 0.1;
-        Dot { name: name.into(), paper: 1.0, tolerance, ours, stand_in: None, range: None, holds }
+        Dot { name: name.into(), paper: 1.0, tolerance, ours, stand_in: None, range: None, fate }
     }
 
     #[test]
     fn the_legend_names_what_is_drawn_and_nothing_else() {
-        let rows = vec![row("LB", 1.05, true), row("LB++", f64::NAN, true)];
+        let rows = vec![row("LB", 1.05, DotFate::Within), row("LB++", f64::NAN, DotFate::Within)];
         let dots = Dots { title: "t".into(), label: "time".into(), rows };
         let svg = dots.svg("f.svg").unwrap().text;
         assert!(svg.contains("within it") && !svg.contains("outside"), "{svg}");
         assert!(!svg.contains("kernel") && !svg.contains("parameters") && !svg.contains("NaN"));
-        let far = Dot { stand_in: Some(2.0), range: Some((0.5, 2.5)), ..row("LB", 1.5, false) };
-        let svg = Dots { rows: vec![far], ..dots }.svg("f.svg").unwrap().text;
+        let far = Dot {
+            stand_in: Some(2.0),
+            range: Some((0.5, 2.5)),
+            ..row("LB", 1.5, DotFate::Outside)
+        };
+        let rows = vec![far, row("a lost loop", 3.0, DotFate::NotPublic)];
+        let svg = Dots { rows, ..dots }.svg("f.svg").unwrap().text;
+        assert!(svg.contains("not reproducible"), "{svg}");
         assert!(svg.contains("outside") && !svg.contains("within it"), "{svg}");
         assert!(svg.contains("kernel in its place") && svg.contains("unpublished parameters"));
     }

@@ -20,7 +20,7 @@ mod table;
 
 pub use bars::{Bars, Group, TimePart};
 pub use chart::{Axis, Chart, Curve, beside};
-pub use dots::{Dot, Dots};
+pub use dots::{Dot, DotFate, Dots};
 pub use error::ReportError;
 pub use experiment::{Experiment, Report, ResultFile, Written, json_lines, one_plot};
 pub use output::{Files, Finished, Form, Output, drop_parts, tell, write_file};

@@ -2,7 +2,7 @@
 //! prints.
 
 use super::{PublishedValue, Reproduced};
-use seawall_report::{Dot, Dots, ReportError, ResultFile};
+use seawall_report::{Dot, DotFate, Dots, ReportError, ResultFile};
 use std::fmt::Write;
 
 /// What a page is made of.
@@ -105,6 +105,10 @@ fn dot(value: &PublishedValue) -> Dot {
         ours: value.numbers.ours,
         stand_in: value.stand_in,
         range: value.range,
-        holds: value.reproduced == Reproduced::Held,
+        fate: match value.reproduced {
+            Reproduced::Held => DotFate::Within,
+            Reproduced::Missed => DotFate::Outside,
+            Reproduced::NotPublic(_) => DotFate::NotPublic,
+        },
     }
 }
