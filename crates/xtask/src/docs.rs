@@ -158,6 +158,52 @@ mod tests {
         assert_eq!(missing(parts, "one 2\ntwo at x.rs:90 and"), Some("one 1"));
     }
 
+    /// The whole numbers in the cells of a table's row.
+    fn numbers(row: &str) -> Vec<usize> {
+        row.split('|').filter_map(|cell| cell.trim().parse().ok()).collect()
+    }
+
+    /// The published values of a figure's page: all, held, missed, not reproducible.
+    fn counted(page: &str) -> Vec<usize> {
+        let table = page.split("\n## ").next().unwrap();
+        let ends = |end: &str| table.lines().filter(|line| line.contains(end)).count();
+        let (held, missed) = (ends("| holds |"), ends("| does not hold |"));
+        let beyond = ends("| not reproducible: ");
+        vec![held + missed + beyond, held, missed, beyond]
+    }
+
+    #[test]
+    fn the_summaries_of_the_figures_are_the_sums_of_their_pages() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let (list, mut sums) = (read("docs/figures.md"), vec![0; 4]);
+        for row in list.lines().filter(|line| line.starts_with("| [")) {
+            let name = row.split(['[', ']']).nth(1).unwrap();
+            let values = counted(&read(&format!("docs/figures/{name}.md")));
+            assert_eq!(numbers(row), values, "{name}");
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+        let all = list.lines().find(|line| line.starts_with("| all |")).unwrap();
+        assert_eq!(numbers(all), sums);
+        let [all, held, missed, beyond] = sums[..] else { unreachable!("four columns") };
+        assert_eq!(all, held + missed + beyond);
+        let readme = read("README.md").replace('\n', " ");
+        let told = format!(
+            "Of {} values that can be reproduced from what is public, {held} hold",
+            held + missed
+        );
+        assert!(readme.contains(&told), "{told}");
+        let readme = read("README.md");
+        let table = readme.split("| paper | published values |").nth(1).unwrap();
+        let papers = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let cells = papers.map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            [2, 3, 4, 5].map(|cell| cells[cell].parse().unwrap_or(0))
+        });
+        let sum = cells.fold([0; 4], |sum, row| [0, 1, 2, 3].map(|at| sum[at] + row[at]));
+        assert_eq!(sum, [all, held, missed, beyond]);
+    }
+
     #[test]
     fn what_is_left_out_is_on_a_page() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -240,7 +240,7 @@ pub enum DefragOptionsError {
          and that it is to leave, as in sfccd:1.5:1.25; behind those, for a protocol as published, \
          the steps between two checks"
     )]
-    Manner(String),
+    Form(String),
 }
 
 impl FromStr for DefragOptions {
@@ -255,7 +255,7 @@ impl FromStr for DefragOptions {
         };
         let mut options = DefragOptions { protocol, form, ..DefragOptions::default() };
         let rest: Vec<&str> = parts.collect();
-        let wrong = || DefragOptionsError::Manner(text.to_owned());
+        let wrong = || DefragOptionsError::Form(text.to_owned());
         if let [trigger, target, check @ ..] = &rest[..] {
             options.trigger = trigger.parse().map_err(|_| wrong())?;
             options.target = target.parse().map_err(|_| wrong())?;

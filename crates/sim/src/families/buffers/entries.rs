@@ -67,7 +67,7 @@ impl Buffer {
         &self.data[usize::from(slot)]
     }
 
-    /// A store joins the entry in `slot`, which has not been sent.
+    /// A store joins the entry in `slot`: its line is the one after that store.
     pub(crate) fn join(&mut self, slot: u8, data: LineData) {
         self.data[usize::from(slot)] = data;
     }
