@@ -384,6 +384,9 @@ fn a_small_figure_of_moving_is_run_told_and_the_same_again() {
     assert!(later.command.contains("espresso-published:1.5:1.25:120"), "{}", later.command);
     assert!(later.moving.look_up > queue.moving.look_up, "{queue:?}, {later:?}");
     assert!(text.contains("4 single times hold"), "{text}");
+    // The slides have means alone: single times would be counted twice.
+    let means = small_of("ffccd-time", ("entries = 50_000", "entries = 600"), "SS").to_text();
+    assert!(means.contains("mean times") && !means.contains("single times"), "{means}");
     let text = FIGURES.iter().find(|(known, _)| *known == "isca22-fig14").unwrap().1;
     let refused = |from: &str, to: &str| {
         Figure::parse("test", &text.replace(from, to)).unwrap_err().to_string()
