@@ -4,6 +4,10 @@
 //! it; a transaction keeps its lane to its end. Each thread prefers one of its own, so that threads
 //! meet only when there are more of them than lanes. Some lanes are for calls only: they never wait
 //! for a lock of the program, so a thread that holds one can always go on and release it.
+//!
+//! Two lanes for each CPU keep their free space from one use to the next. The others serve when
+//! those are taken, and return it after each use: else each of hundreds of threads would have a
+//! chunk of each size of its own, with few objects in it.
 
 mod numbers;
 
@@ -11,7 +15,7 @@ pub use numbers::ThreadNumbers;
 
 use seawall_memory::MemoryExt;
 use seawall_native::{NativeMemory, Pool};
-use seawall_runtime::{Heap, Reservations, Session, TxError};
+use seawall_runtime::{Heap, Session, SharedSpace, TxError};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -23,9 +27,15 @@ pub type LaneSession = Session<'static, NativeMemory<'static>>;
 
 /// Lanes that no transaction takes.
 const FOR_CALLS: usize = 8;
+/// Of so many lanes, the number of those that transactions take.
+const fn for_all(lanes: usize) -> usize {
+    if lanes < 2 * FOR_CALLS { lanes.div_ceil(2) } else { lanes - FOR_CALLS }
+}
 
-/// How often an action is tried again that finds no room while other lanes are in use, and how long
-/// it waits for them each time: 10 ms in all.
+const USUAL_PER_PROCESSOR: usize = 2;
+
+/// How often an action that finds no room is tried again while no other lane returns its free
+/// space, and how long it waits each time: 10 ms in all.
 const ATTEMPTS: usize = 200;
 const PAUSE: Duration = Duration::from_micros(50);
 /// For so many releases a pool that had no room is taken to be short of it.
@@ -56,8 +66,10 @@ impl NoRoom for TxError {
 pub struct Lanes {
     file: &'static Pool,
     heap: Heap,
-    reservations: Reservations,
+    space: SharedSpace,
     lanes: Box<[Lane]>,
+    /// The number of lanes that keep their free space; threads prefer these.
+    usual: usize,
     /// While that is not 0, the pool is short of room, and a lane that is released returns its free
     /// space; the number of releases that are left.
     short_for: AtomicUsize,
@@ -71,6 +83,8 @@ pub struct Lanes {
 #[repr(align(128))]
 struct Lane {
     is_taken: AtomicBool,
+    /// How often its session was let return its free space.
+    returns: AtomicUsize,
     /// From `Box::into_raw`.
     memory: *mut Apart<NativeMemory<'static>>,
     session: UnsafeCell<Option<LaneSession>>,
@@ -92,14 +106,18 @@ impl Lanes {
     pub fn new(file: &'static Pool, heap: Heap) -> Lanes {
         let lane = |number| Lane {
             is_taken: AtomicBool::new(false),
+            returns: AtomicUsize::new(0),
             memory: Box::into_raw(Box::new(Apart(file.memory(number)))),
             session: UnsafeCell::new(None),
         };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = heap.threads() as usize;
         Lanes {
             file,
             heap,
-            reservations: Reservations::default(),
-            lanes: (0..heap.threads() as usize).map(lane).collect(),
+            usual: (USUAL_PER_PROCESSOR * processors).clamp(1, for_all(count)),
+            space: SharedSpace::default(),
+            lanes: (0..count).map(lane).collect(),
             short_for: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             waiters: Mutex::new(()),
@@ -135,7 +153,7 @@ impl Lanes {
         // SAFETY: the memory lives as long as the lanes, and this session alone uses it.
         let memory: &'static NativeMemory<'static> = unsafe { &(*self.lanes[number].memory).0 };
         let mut session = self.heap.join(memory);
-        session.share(&self.reservations);
+        session.share(&self.space);
         session.keep_freed_run(true);
         session
     }
@@ -147,18 +165,19 @@ impl Lanes {
 
     #[inline]
     fn take(&self, purpose: LanePurpose, mut preferred: usize) -> usize {
-        let for_all = self.lanes.len() - FOR_CALLS.min(self.lanes.len() / 2);
-        if preferred >= for_all {
-            preferred %= for_all;
+        if preferred >= self.usual {
+            preferred %= self.usual;
         }
         if self.try_take(preferred) { preferred } else { self.take_other(purpose, preferred) }
     }
 
     fn try_any(&self, purpose: LanePurpose, preferred: usize) -> Option<usize> {
-        let for_all = self.lanes.len() - FOR_CALLS.min(self.lanes.len() / 2);
-        let others = (preferred + 1..for_all).chain(0..preferred);
-        let rest = if purpose == LanePurpose::Call { for_all..self.lanes.len() } else { 0..0 };
-        std::iter::once(preferred).chain(others).chain(rest).find(|lane| self.try_take(*lane))
+        let end = match purpose {
+            LanePurpose::Call => self.lanes.len(),
+            LanePurpose::Transaction => for_all(self.lanes.len()),
+        };
+        let usual = (preferred..self.usual).chain(0..preferred);
+        usual.chain(self.usual..end).find(|lane| self.try_take(*lane))
     }
 
     #[cold]
@@ -184,6 +203,7 @@ impl Lanes {
         if let Some(session) = unsafe { &mut *self.lanes[number].session.get() } {
             session.give_up_space();
         }
+        self.lanes[number].returns.fetch_add(1, SeqCst);
     }
 
     #[cold]
@@ -233,8 +253,9 @@ impl LaneGuard {
         unsafe { &mut *place }.get_or_insert_with(|| self.lanes.join(self.number))
     }
 
-    /// Does `action`. If there is no room for it, lets the other lanes return their free space,
-    /// those in use when they are released, and tries again for a while.
+    /// Does `action`. If there is no room for it, lets each other lane return its free space, those
+    /// in use when they are released, and tries again until all have, or none has for 10 ms: a
+    /// transaction that holds one may wait for this thread.
     ///
     /// # Errors
     /// What `action` returns.
@@ -242,20 +263,29 @@ impl LaneGuard {
         &mut self,
         mut action: impl FnMut(&mut LaneSession) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut outcome = action(self.session());
-        for _ in 0..ATTEMPTS {
-            if !outcome.as_ref().is_err_and(E::is_no_room) {
-                break;
-            }
+        let outcome = action(self.session());
+        if outcome.as_ref().is_err_and(E::is_no_room) { self.gathering(action) } else { outcome }
+    }
+
+    #[cold]
+    fn gathering<T, E: NoRoom>(
+        &mut self,
+        mut action: impl FnMut(&mut LaneSession) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut holding = self.others();
+        let mut attempts = ATTEMPTS;
+        loop {
             self.lanes.short_for.store(RELEASES, SeqCst);
-            let is_all = self.gather_space();
-            outcome = action(self.session());
-            if is_all {
-                break;
+            let before = holding.len();
+            holding.retain(|(number, returns)| !self.has_returned(*number, *returns));
+            let outcome = action(self.session());
+            attempts = if holding.len() < before { ATTEMPTS } else { attempts - 1 };
+            let is_last = holding.is_empty() || attempts == 0;
+            if is_last || !outcome.as_ref().is_err_and(E::is_no_room) {
+                return outcome;
             }
             std::thread::sleep(PAUSE);
         }
-        outcome
     }
 
     /// Does `action` with a session that takes free blocks from the front of the pool, also those
@@ -269,20 +299,29 @@ impl LaneGuard {
         outcome
     }
 
-    /// Lets the lanes that are not in use return their free space; gives whether those are all
-    /// others.
-    fn gather_space(&self) -> bool {
-        let lanes = self.lanes;
-        let mut is_all = true;
-        for number in (0..lanes.lanes.len()).filter(|number| *number != self.number) {
-            if lanes.try_take(number) {
-                lanes.give_up_space(number);
-                lanes.release(number);
-            } else {
-                is_all = false;
-            }
+    /// Lets the lanes that are not in use return their free space.
+    fn gather_space(&self) {
+        for (number, returns) in self.others() {
+            self.has_returned(number, returns);
         }
-        is_all
+    }
+
+    /// The other lanes, each with how often it has returned its free space.
+    fn others(&self) -> Vec<(usize, usize)> {
+        let returns = |lane: &Lane| lane.returns.load(SeqCst);
+        let all = self.lanes.lanes.iter().map(returns).enumerate();
+        all.filter(|(number, _)| *number != self.number).collect()
+    }
+
+    /// Whether a lane has returned its free space since it had done so `returns` times; lets it if
+    /// it is not in use.
+    fn has_returned(&self, number: usize, returns: usize) -> bool {
+        let lanes = self.lanes;
+        if lanes.try_take(number) {
+            lanes.give_up_space(number);
+            lanes.release(number);
+        }
+        lanes.lanes[number].returns.load(SeqCst) != returns
     }
 }
 
@@ -296,6 +335,8 @@ impl Drop for LaneGuard {
         }
         if self.lanes.short_for.load(SeqCst) > 0 {
             self.lanes.give_up_while_short(self.number);
+        } else if self.number >= self.lanes.usual {
+            self.lanes.give_up_space(self.number);
         }
         self.lanes.release(self.number);
     }

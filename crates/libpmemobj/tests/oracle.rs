@@ -46,6 +46,16 @@ fn many_threads_leave_what_they_did() {
     }
 }
 
+/// A chunk of each size for each thread would take four times the pool.
+#[test]
+fn many_threads_share_the_chunks_of_a_small_pool() {
+    let test = "many_threads_share_the_chunks_of_a_small_pool";
+    let Some(program) = compile(test, "threads") else { return };
+    let folder = pools();
+    let pool = pool_in(&folder, "pool");
+    printed(&program, Whose::Ours, &[pool.to_str().unwrap(), "200", "100", "16"]);
+}
+
 #[test]
 fn a_pool_of_two_lanes_serves_as_many_threads_and_one_of_none_is_refused() {
     let test = "a_pool_of_two_lanes_serves_as_many_threads_and_one_of_none_is_refused";

@@ -92,7 +92,7 @@ pub mod typed;
 
 pub use ab_test::AbTest;
 pub use alloc::map::TOGETHER_BYTES_MAX;
-pub use alloc::reserve::Reservations;
+pub use alloc::reserve::SharedSpace;
 pub use alloc::shelf::Placement;
 pub use alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES, block_bytes};
 pub use arena::Arena;

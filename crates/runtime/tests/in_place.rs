@@ -10,7 +10,7 @@ use seawall_explore::{
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_runtime::{
-    Heap, HeapError, HeapFlaw, HeapOptions, Logging, Reservations, Session, Tx, TxError,
+    Heap, HeapError, HeapFlaw, HeapOptions, Logging, Session, SharedSpace, Tx, TxError,
 };
 use seawall_testkit::script::{NAME, options};
 
@@ -190,7 +190,7 @@ impl Step {
         let memory = session.memory();
         match self {
             Step::Cancel => {
-                session.share(&Reservations::default());
+                session.share(&SharedSpace::default());
                 let at = session.reserve(40)?;
                 memory.write(at, &[8; 40]);
                 session.cancel(at)?;
@@ -285,7 +285,7 @@ fn reserved<M: Memory>(
     bytes: u64,
     flushes: bool,
 ) -> Result<Addr, TxError> {
-    session.share(&Reservations::default());
+    session.share(&SharedSpace::default());
     let at = session.reserve(bytes)?;
     let memory = session.memory();
     memory.write(at, &[7; 40]);

@@ -5,8 +5,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Image, Memory};
 use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::{
-    BLOCK_BYTES_MAX, CHUNK_BYTES, Heap, HeapError, HeapOptions, Logging, Object, Reservations,
-    Session, TxError, block_bytes,
+    BLOCK_BYTES_MAX, CHUNK_BYTES, Heap, HeapError, HeapOptions, Logging, Object, Session,
+    SharedSpace, TxError, block_bytes,
 };
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn publish<M: Memory>(session: &mut Session<'_, M>, at: Addr) -> Result<(), TxEr
 fn nobody_gets_reserved_space_and_a_cancelled_reservation_is_space_again() {
     let (image, heap) = heap(1, 2);
     let mut session = heap.join(&image);
-    session.share(&Reservations::default());
+    session.share(&SharedSpace::default());
     let mut reserved = BTreeSet::new();
     let error = loop {
         match session.reserve(1000) {
@@ -70,7 +70,7 @@ fn nobody_gets_reserved_space_and_a_cancelled_reservation_is_space_again() {
 fn what_one_session_reserves_another_one_publishes_once() -> Result<(), HeapError> {
     let (pool, heap) = shared();
     let memory = [pool.memory(0), pool.memory(1)];
-    let reservations = Reservations::default();
+    let reservations = SharedSpace::default();
     let mut one = heap.join(&memory[0]);
     one.share(&reservations);
     let at = one.reserve(100)?;
@@ -126,13 +126,13 @@ fn a_run_that_a_session_keeps_is_its_own_until_it_gives_that_up() -> Result<(), 
 fn an_opened_heap_has_no_reservations() -> Result<(), HeapError> {
     let (image, heap) = heap(1, 2);
     let mut session = heap.join(&image);
-    session.share(&Reservations::default());
+    session.share(&SharedSpace::default());
     let at = session.reserve(100)?;
     let dram_bytes = heap.dram_bytes();
     let image = Image::from_pm(image.into_pm(), dram_bytes);
     let (heap, _) = Heap::open(&image, "reserved", image.pm_bytes())?;
     let mut session = heap.join(&image);
-    session.share(&Reservations::default());
+    session.share(&SharedSpace::default());
     assert_eq!(publish(&mut session, at), Err(TxError::NoObject { at }));
     assert_eq!(session.transaction(|tx| tx.alloc(100))?, at, "its space is free");
     Ok(())

@@ -1,7 +1,7 @@
 /* Many threads work in one pool: transactions, objects, prepared actions and lists. What they leave
  * is what they did.
  *
- *     threads POOL THREADS ROUNDS
+ *     threads POOL THREADS ROUNDS [MIB]
  *
  * Then as many threads again as the first, each of which lives for one transaction. */
 
@@ -107,11 +107,12 @@ static void all(void *(*run)(void *), struct part *parts, int threads)
 
 int main(int argc, char **argv)
 {
-	if (argc != 4)
+	if (argc < 4)
 		return 2;
 	int threads = atoi(argv[2]);
 	rounds = atol(argv[3]);
-	pool = pmemobj_create(argv[1], "threads", 64 << 20, 0600);
+	size_t mib = argc > 4 ? (size_t)atol(argv[4]) : 64;
+	pool = pmemobj_create(argv[1], "threads", mib << 20, 0600);
 	must(pool != NULL, "create");
 	root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));
 	PMEMoid oid;

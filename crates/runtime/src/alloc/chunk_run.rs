@@ -9,7 +9,7 @@ use crate::heap::layout::CHUNK_LOCK;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
 use crate::{Session, TxError};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use seawall_memory::{Addr, Memory, MemoryExt};
 
 /// What chunks are taken for.
@@ -223,7 +223,10 @@ impl<M: Memory> Session<'_, M> {
         let mut released = self.release_empty_shelves()?;
         for number in 0..Class::COUNT {
             let class = Class::new(number as u64).expect("a class");
+            let before = self.blocks.mine[number].0.len();
             while self.adopt_locked(class, usize::MAX) {}
+            let adopted = self.blocks.mine[number].0.split_off(before);
+            self.blocks.mine[number].0.extend_from_slice(&adopted);
             self.drop_lost(class);
             self.list_again(class);
             let mut free: FxHashMap<u64, u64> = FxHashMap::default();
@@ -245,8 +248,23 @@ impl<M: Memory> Session<'_, M> {
                 self.memory.store(layout.owner(chunk), 0u64);
                 released = true;
             }
+            self.disown_some(class, &adopted);
         }
         Ok(released)
+    }
+
+    /// Gives up those of some chunks that this thread owns: others are short of them.
+    fn disown_some(&mut self, class: Class, chunks: &[u64]) {
+        let layout = self.heap.layout;
+        let (mine, _) = &mut self.blocks.mine[class.number()];
+        let given: FxHashSet<u64> = mine.extract_if(.., |chunk| chunks.contains(chunk)).collect();
+        if given.is_empty() {
+            return;
+        }
+        let is_kept =
+            |at: &u64| !layout.chunk_of(Addr::pm(*at)).is_some_and(|it| given.contains(&it));
+        self.blocks.free[class.number()].retain(is_kept);
+        given.into_iter().for_each(|chunk| self.give_up_chunk(class, chunk));
     }
 
     /// Lists the blocks that others have freed in chunks of this thread.

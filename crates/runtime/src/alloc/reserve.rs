@@ -1,7 +1,7 @@
 //! Space that is taken outside of a transaction, filled by the program, and made an object by a
 //! later transaction, perhaps of another thread.
 //!
-//! A reservation is volatile: a crash frees it. Sessions that share a set of [`Reservations`] know
+//! A reservation is volatile: a crash frees it. Sessions that share a [`SharedSpace`] know
 //! of each other's, so that none hands out reserved space when it looks through a chunk.
 
 use crate::alloc::block::Block;
@@ -12,9 +12,17 @@ use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The reservations of a heap that is open: one set for all its sessions.
+/// What the sessions of an open heap share: their reservations, and chunks that they gave up, which
+/// others find without a search.
 #[derive(Clone, Debug, Default)]
-pub struct Reservations(Arc<[Part; PARTS]>);
+pub struct SharedSpace(Arc<Parts>);
+
+#[derive(Debug, Default)]
+struct Parts {
+    reservations: [Part; PARTS],
+    /// Of each class.
+    given_up: Mutex<FxHashMap<usize, Vec<u64>>>,
+}
 
 /// The reservations in one chunk of so many are in a part of their own, as each thread reserves in
 /// chunks of its own: threads rarely meet at a lock.
@@ -34,11 +42,14 @@ struct Reserved {
     is_published: bool,
 }
 
-impl Reservations {
-    /// Those in a chunk, with those in some others.
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SharedSpace {
+    /// The reservations in a chunk, with those in some others.
     fn near(&self, chunk: u64) -> MutexGuard<'_, Places> {
-        let part = &self.0[chunk as usize % PARTS];
-        part.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.reservations[chunk as usize % PARTS].0)
     }
 
     /// Those of the blocks of a chunk that no scan may list.
@@ -46,12 +57,22 @@ impl Reservations {
         let near = self.near(chunk);
         move |at| near.contains_key(&at)
     }
+
+    /// Notes a chunk of the class, which its owner has given up.
+    pub(super) fn give_up(&self, class: Class, chunk: u64) {
+        lock(&self.0.given_up).entry(class.number()).or_default().push(chunk);
+    }
+
+    /// A chunk that was given up as one of the class. It can have an owner again, and another use.
+    pub(super) fn take_given_up(&self, class: Class) -> Option<u64> {
+        lock(&self.0.given_up).get_mut(&class.number())?.pop()
+    }
 }
 
 impl<M: Memory> Session<'_, M> {
-    /// Sets the reservations that this session shares with the others of its heap.
-    pub fn share(&mut self, reservations: &Reservations) {
-        self.reservations = Some(reservations.clone());
+    /// Sets what this session shares with the others of its heap.
+    pub fn share(&mut self, space: &SharedSpace) {
+        self.shared = Some(space.clone());
     }
 
     /// Reserves `bytes` bytes with undefined content. A crash frees them, unless a transaction that
@@ -61,7 +82,7 @@ impl<M: Memory> Session<'_, M> {
     /// [`TxError::Full`] when there is no room and the pool cannot grow.
     ///
     /// # Panics
-    /// When the session [shares](Session::share) no reservations.
+    /// When the session [shares](Session::share) nothing.
     pub fn reserve(&mut self, bytes: u64) -> Result<Addr, TxError> {
         let block = match Class::of(bytes.max(1), false) {
             Some(class) => self.take_small(class)?,
@@ -98,8 +119,8 @@ impl<M: Memory> Session<'_, M> {
         Ok(shared.near(chunk))
     }
 
-    fn shared(&self) -> &Reservations {
-        self.reservations.as_ref().expect("the session shares reservations")
+    fn shared(&self) -> &SharedSpace {
+        self.shared.as_ref().expect("the session shares its space")
     }
 
     /// Forgets the reservations that the transaction which ends has published: they are objects, or
@@ -120,6 +141,7 @@ impl<M: Memory> Session<'_, M> {
     /// the pool on, and opens none for them.
     pub fn set_packing(&mut self, is_packing: bool) {
         self.is_packing = is_packing;
+        self.blocks.adopted.fill(0);
     }
 
     /// Returns the free space that this session has to all threads; the session goes on. Does

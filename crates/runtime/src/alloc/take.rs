@@ -99,35 +99,60 @@ impl<M: Memory> Session<'_, M> {
 
     /// As [`adopt`](Session::adopt), with the chunk lock held, which guards the owners of chunks.
     pub(super) fn adopt_locked(&mut self, class: Class, probes: usize) -> bool {
-        let layout = self.heap.layout;
+        let space = self.shared.clone().filter(|_| !self.is_packing);
+        for probe in 0..probes {
+            let given_up = space.as_ref().and_then(|space| space.take_given_up(class));
+            let chunk = match given_up {
+                Some(chunk) if chunk < self.chunks() => chunk,
+                Some(_) => continue,
+                None => return self.search_orphan(class, probes - probe),
+            };
+            if self.adopt_chunk(class, chunk).0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Adopts the next chunk of the class that has no owner and has a free block; checks up to
+    /// `probes` chunks.
+    fn search_orphan(&mut self, class: Class, probes: usize) -> bool {
         let chunks = self.chunks();
         for _ in 0..probes {
             let chunk = self.blocks.adopted[class.number()];
             if chunk >= chunks {
                 return false;
             }
-            let at = layout.chunk_entry(chunk);
-            let bits: u64 = self.memory.load(at);
-            if chunk::is_passed(bits, class) {
-                self.blocks.adopted[class.number()] = chunk + 1;
-                continue;
-            }
-            let entry = Chunk::decode(at, bits);
-            let length = entry.as_ref().map_or(1, |entry| entry.length());
+            let (has_free, length) = self.adopt_chunk(class, chunk);
             self.blocks.adopted[class.number()] = chunk + length;
-            let owner = layout.owner(chunk);
-            let is_for_all = !self.is_destination(chunk);
-            if entry == Ok(Chunk::Small(class)) && is_for_all && self.may_own(owner, chunk, class) {
-                self.forget(class, chunk, self.memory.load(owner));
-                self.forget_all_of(chunk);
-                self.memory.store(owner, self.thread + 1);
-                self.blocks.mine[class.number()].0.push(chunk);
-                if self.scan(class, chunk) {
-                    return true;
-                }
+            if has_free {
+                return true;
             }
         }
         false
+    }
+
+    /// Adopts a chunk if it is of the class and has no owner; returns whether it has a free block
+    /// then, and the number of chunks up to the next entry.
+    fn adopt_chunk(&mut self, class: Class, chunk: u64) -> (bool, u64) {
+        let layout = self.heap.layout;
+        let at = layout.chunk_entry(chunk);
+        let bits: u64 = self.memory.load(at);
+        if chunk::is_passed(bits, class) {
+            return (false, 1);
+        }
+        let entry = Chunk::decode(at, bits);
+        let length = entry.as_ref().map_or(1, |entry| entry.length());
+        let owner = layout.owner(chunk);
+        let is_for_all = !self.is_destination(chunk);
+        if entry != Ok(Chunk::Small(class)) || !is_for_all || !self.may_own(owner, chunk, class) {
+            return (false, length);
+        }
+        self.forget(class, chunk, self.memory.load(owner));
+        self.forget_all_of(chunk);
+        self.memory.store(owner, self.thread + 1);
+        self.blocks.mine[class.number()].0.push(chunk);
+        (self.scan(class, chunk), length)
     }
 
     /// Removes from the list the blocks that this session freed while an earlier session of its
@@ -184,7 +209,7 @@ impl<M: Memory> Session<'_, M> {
         let before = self.blocks.free[class.number()].len();
         let mine = self.buffers.taken.iter().filter(|block| block.chunk == chunk);
         let taken: FxHashSet<Addr> = mine.map(|block| block.at).collect();
-        let reserved = self.reservations.clone();
+        let reserved = self.shared.clone();
         let is_reserved = reserved.as_ref().map(|reserved| reserved.starts_in(chunk));
         for (block, state) in states.iter().enumerate().rev() {
             let at = Addr::pm(first + block as u64 * class.bytes());
@@ -242,14 +267,35 @@ impl<M: Memory> Session<'_, M> {
     /// Gives up all chunks of this thread: others can adopt them.
     pub(crate) fn disown(&mut self) {
         self.give_up_run();
-        let Blocks { mine, shelves, .. } = std::mem::replace(&mut self.blocks, Blocks::new());
-        let blocks = mine.into_iter().flat_map(|(chunks, _)| chunks);
-        for chunk in blocks.chain(shelves.chunks()) {
-            // Another thread may own it by now, if a cycle freed it.
-            let _ = self.memory.compare_exchange(self.heap.layout.owner(chunk), self.thread + 1, 0);
+        let Blocks { mine, shelves, adopted, .. } =
+            std::mem::replace(&mut self.blocks, Blocks::new());
+        if self.shared.is_some() {
+            self.blocks.adopted = adopted;
+        }
+        for (number, (chunks, _)) in (0..).zip(mine) {
+            let class = Class::new(number).expect("a class");
+            chunks.into_iter().for_each(|chunk| self.give_up_chunk(class, chunk));
+        }
+        for chunk in shelves.chunks() {
+            self.is_given_up(chunk);
         }
         if self.heap.layout.numbers.moves {
             self.memory.fetch_add(self.heap.layout.orphans(), 1);
         }
+    }
+
+    /// Gives up a chunk of this thread that it has forgotten.
+    pub(super) fn give_up_chunk(&self, class: Class, chunk: u64) {
+        if self.is_given_up(chunk)
+            && let Some(space) = &self.shared
+        {
+            space.give_up(class, chunk);
+        }
+    }
+
+    /// Gives the chunk up, unless another thread owns it by now: a cycle can have freed it.
+    fn is_given_up(&self, chunk: u64) -> bool {
+        let owner = self.heap.layout.owner(chunk);
+        self.memory.compare_exchange(owner, self.thread + 1, 0).is_ok()
     }
 }

@@ -4,7 +4,7 @@ use super::Heap;
 use super::layout::Layout;
 use crate::alloc::block::Blocks;
 use crate::alloc::chunk::Chunk;
-use crate::alloc::reserve::Reservations;
+use crate::alloc::reserve::SharedSpace;
 use crate::alloc::shelf::Placement;
 use crate::defrag::scope::Scope;
 use crate::locks::holds::Holds;
@@ -39,7 +39,7 @@ pub struct Session<'m, M: Memory> {
     /// Whether it keeps the run of chunks that it freed last.
     pub(crate) keeps_run: bool,
     /// Space that any session has reserved, if this one shares that.
-    pub(crate) reservations: Option<Reservations>,
+    pub(crate) shared: Option<SharedSpace>,
     /// The end of the chunks when their number was last read.
     data_end: Cell<u64>,
     /// The last chunk entry that was decoded: address, bits, meaning.
@@ -109,7 +109,7 @@ impl<'m, M: Memory> Session<'m, M> {
             holds,
             is_packing: false,
             keeps_run: false,
-            reservations: None,
+            shared: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             number,
@@ -147,7 +147,7 @@ impl<'m, M: Memory> Session<'m, M> {
             holds: Holds::default(),
             is_packing: false,
             keeps_run: false,
-            reservations: None,
+            shared: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             number: SESSIONS.fetch_add(1, Relaxed),
