@@ -39,6 +39,7 @@ mod redis;
 mod ss;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod value;
 mod walk;
 

@@ -8,7 +8,7 @@ use crate::media::Model;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use seawall_memory::Image;
-use seawall_runtime::defrag::{DefragOptions, Protocol};
+use seawall_runtime::defrag::{DefragCounts, DefragOptions, Protocol};
 use seawall_workloads::{
     Collect, Cost, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, WorkloadEntry,
     with_workload,
@@ -29,9 +29,9 @@ struct InTurn {
 }
 
 impl Visitor for InTurn {
-    type Output = ();
+    type Output = DefragCounts;
 
-    fn visit<W: Workload>(self) {
+    fn visit<W: Workload>(self) -> DefragCounts {
         let InTurn { threads, entries, search_percent, collect } = self;
         let setup = Setup { entries, search_percent, collect, ..Setup::of::<W>(threads) };
         let layout = W::layout(&setup);
@@ -76,6 +76,7 @@ impl Visitor for InTurn {
                 assert!(!is_cache || there < entries, "nothing was evicted");
             }
         }
+        W::moved(&locals[0])
     }
 }
 
@@ -89,6 +90,20 @@ fn all_goes_through_its_phases_on_several_threads_in_turn() {
                 with_workload(entry.name, run).expect("a workload of the table");
             }
         }
+    }
+}
+
+#[test]
+fn threads_run_over_their_own_parts_and_leave_nothing_for_steps_under_all_locks() {
+    for entry in each() {
+        let collect = Collect::Steps("sfccd-published:1.5:1.25:40".parse().expect("a way"));
+        let moved = |threads| {
+            let run = InTurn { threads, entries: 3000, search_percent: 0, collect };
+            with_workload(entry.name, run).expect("a workload of the table")
+        };
+        let (one, four) = (moved(1), moved(4));
+        assert!(one.cycles > 0 && one.moved > 0, "{}: {one:?}", entry.name);
+        assert!(four.cycles > 0 && four.moved == 0, "{}: {four:?}", entry.name);
     }
 }
 

@@ -2,6 +2,7 @@
 //! reads the entries of all chunks; none waits for a scope.
 
 use super::decide::Decision;
+use super::fixup::Change;
 use super::forwarding_table::{self, Table};
 use super::grace::Grace;
 use super::hardware::Hardware;
@@ -49,8 +50,12 @@ pub(super) enum Stage {
     Named(Grace),
     /// As published: the steps to the next check, and the moves at the last one.
     Check(u64, u64),
+    /// As published: nothing has moved between two checks.
+    Runs,
     Move(u64),
     FixUp(u64),
+    /// As published: what the last step found.
+    Change(Change),
     Truncate(u64),
     Hold(Grace),
     Release(u64),
@@ -62,9 +67,11 @@ pub(super) enum Stage {
 impl Stage {
     fn purpose(&self) -> Purpose {
         match self {
-            Stage::Rest | Stage::Survey(..) | Stage::Watch(..) | Stage::Check(..) => Purpose::Mark,
+            Stage::Rest | Stage::Survey(..) | Stage::Watch(..) | Stage::Check(..) | Stage::Runs => {
+                Purpose::Mark
+            }
             Stage::Decide(_) | Stage::Named(_) => Purpose::Plan,
-            Stage::Move(_) | Stage::FixUp(_) => Purpose::Heal,
+            Stage::Move(_) | Stage::FixUp(_) | Stage::Change(_) => Purpose::Heal,
             Stage::Truncate(_)
             | Stage::Hold(_)
             | Stage::Release(_)
@@ -162,14 +169,21 @@ impl Defragmenter {
     }
 
     /// Whether the next step changes objects as published: then the caller holds all locks by which
-    /// the program accesses them.
+    /// the program accesses them. Such a step is short, and follows one that has read all it needs.
     pub fn changes_objects(&self) -> bool {
-        let changes = matches!(self.stage, Stage::Move(_) | Stage::FixUp(_));
-        changes && self.options.form == Manner::Published
+        matches!(self.stage, Stage::Change(_))
+    }
+
+    /// Whether nothing moves any more, as published, and the cycle is about to move the rest. The
+    /// threads can follow all their pointers first, so that little is left for steps that
+    /// [change objects](Defragmenter::changes_objects) under all locks.
+    pub fn waits_for_runs(&self) -> bool {
+        matches!(self.stage, Stage::Runs)
     }
 
     /// Runs a step, if there is anything to do. The thread of `session` must be in no scope, and
-    /// the only one that runs steps for this heap. A crash at any time loses nothing.
+    /// the only one that runs steps for this heap; before another one does, it waits for its
+    /// [flushes](seawall_memory::MemoryExt::drain). A crash at any time loses nothing.
     ///
     /// # Errors
     /// [`DefragError::Immobile`] where the heap was not made for it; [`DefragError::Hardware`];
@@ -195,8 +209,10 @@ impl Defragmenter {
                 self.wait(session, grace, Stage::Named, next)
             }
             Stage::Check(left, moves) => self.check_moves(session, left, moves),
+            Stage::Runs => self.go(Stage::Move(0)),
             Stage::Move(next) => self.move_some(session, next),
             Stage::FixUp(chunk) => self.fix_up(session, chunk),
+            Stage::Change(change) => self.change(session, change),
             Stage::Truncate(generation) => {
                 session.log.truncate_all(session.memory);
                 let retired: u64 = session.memory.load(layout.retired_now);
@@ -277,7 +293,7 @@ impl Defragmenter {
         }
         let now: u64 = session.memory.load(session.heap.layout.moves());
         let next = Stage::Check(self.options.check_steps, now);
-        self.go(if now == moves { Stage::Move(0) } else { next })
+        self.go(if now == moves { Stage::Runs } else { next })
     }
 
     pub(super) fn go(&mut self, stage: Stage) -> Result<Step, DefragError> {

@@ -19,29 +19,93 @@ use seawall_memory::{Addr, Memory, MemoryExt};
 /// The minimum number of objects that a step moves.
 const BATCH_OBJECTS: u32 = 16;
 
+/// As published, what a step does under the locks of the program: only what must be, as all threads
+/// wait for it. The step before has loaded all that it needs.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// Moves these, and goes on with that entry of the table.
+    Objects(Vec<Move>, u64),
+    /// Stores these, and goes on with that chunk.
+    Pointers(Vec<Stale>, u64),
+}
+
+/// A pointer to the former place of an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stale {
+    at: Addr,
+    old: Addr,
+    new: Addr,
+}
+
 impl Defragmenter {
+    /// Moves objects; as published, only loads what the next step moves.
     pub(super) fn move_some<M: Memory>(
         &mut self,
         session: &Session<'_, M>,
-        mut next: u64,
+        first: u64,
     ) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, &session.heap);
         let table = self.table.expect("placed");
-        let (mut met, mut moved) = (0, Vec::new());
+        let is_published = heap.is_published(memory);
+        let (mut next, mut met, mut moved) = (first, 0, Vec::new());
         while next < self.pages && met < BATCH_OBJECTS {
             if let Some(entry) = Entry::load(memory, heap, table.entry(next))? {
                 let objects: Vec<Move> = entry.moves(&heap.layout).collect();
                 objects.iter().for_each(|object| object.look_ahead(memory, heap));
-                moved.extend(relocate::ensure_all(memory, heap, &objects));
+                if is_published {
+                    moved.extend(objects.iter().filter(|it| it.is_still(memory, heap)));
+                } else {
+                    moved.extend(relocate::ensure_all(memory, heap, &objects));
+                }
                 met += entry.objects.count_ones();
             }
             next += 1;
         }
+        if is_published && !moved.is_empty() {
+            return self.go(Stage::Change(Change::Objects(moved, next)));
+        }
+        self.settle(session, &moved, next)
+    }
+
+    /// Marks the objects as moved, and goes on behind them.
+    fn settle<M: Memory>(
+        &mut self,
+        session: &Session<'_, M>,
+        moved: &[Move],
+        next: u64,
+    ) -> Result<Step, DefragError> {
+        let (memory, heap) = (session.memory, &session.heap);
         memory.order();
         moved.iter().for_each(|object| object.settle(memory, heap));
         self.counts.moved += moved.len() as u64;
         let is_done = next == self.pages;
         self.go(if is_done { Stage::FixUp(0) } else { Stage::Move(next) })
+    }
+
+    /// As published: does what the step before has found.
+    pub(super) fn change<M: Memory>(
+        &mut self,
+        session: &Session<'_, M>,
+        change: Change,
+    ) -> Result<Step, DefragError> {
+        let (memory, heap) = (session.memory, &session.heap);
+        match change {
+            Change::Objects(objects, next) => {
+                let moved = relocate::ensure_all(memory, heap, &objects);
+                self.settle(session, &moved, next)
+            }
+            Change::Pointers(pointers, next) => {
+                for Stale { at, old, new } in pointers {
+                    if memory.load::<Addr>(at) == old {
+                        memory.store(at, new);
+                        self.counts.healed += 1;
+                    }
+                    memory.flush(at, 8);
+                }
+                session.look_away();
+                self.go(Stage::FixUp(next))
+            }
+        }
     }
 
     pub(super) fn fix_up<M: Memory>(
@@ -50,28 +114,36 @@ impl Defragmenter {
         chunk: u64,
     ) -> Result<Step, DefragError> {
         let (memory, heap) = (session.memory, session.heap);
+        if chunk >= heap.chunks(memory)? {
+            memory.drain();
+            return self.go(Stage::Truncate(memory.load(heap.layout.generation)));
+        }
+        let mut stale = Vec::new();
         if chunk == 0 {
             self.known.look_up(&heap, memory)?;
-            self.counts.healed += fix_up_values(memory, &heap, &[(heap.root(), self.known.root())]);
+            stale.extend(find_stale(memory, &heap, &[(heap.root(), self.known.root())]));
         }
-        if chunk < heap.chunks(memory)? {
-            session.look_at(chunk);
-            let fixed = self.fix_up_chunk(session, chunk);
-            session.look_away();
-            if fixed.is_err() {
-                self.go(Stage::FixUp(chunk))?;
+        session.look_at(chunk);
+        let found = self.find_in_chunk(session, chunk, &mut stale);
+        let is_published = heap.is_published(memory);
+        match found {
+            Ok(next) if is_published && !stale.is_empty() => {
+                return self.go(Stage::Change(Change::Pointers(stale, next)));
             }
-            return self.go(Stage::FixUp(fixed?));
+            Ok(_) => self.counts.healed += exchange(memory, &stale),
+            Err(_) => {}
         }
-        memory.drain();
-        self.go(Stage::Truncate(memory.load(heap.layout.generation)))
+        session.look_away();
+        self.go(Stage::FixUp(found.as_ref().map_or(chunk, |next| *next)))?;
+        found.map(|_| Step::Worked)
     }
 
-    /// Fixes up the pointers of a chunk's objects; returns the next chunk.
-    fn fix_up_chunk<M: Memory>(
+    /// Finds the stale pointers of a chunk's objects; returns the next chunk.
+    fn find_in_chunk<M: Memory>(
         &mut self,
         session: &Session<'_, M>,
         chunk: u64,
+        stale: &mut Vec<Stale>,
     ) -> Result<u64, DefragError> {
         let (memory, heap) = (session.memory, &session.heap);
         let (mut values, mut unknown) = (Vec::new(), None);
@@ -85,45 +157,43 @@ impl Defragmenter {
         if let Some(tag) = unknown {
             return self.known.learn(heap, memory, tag).map(|()| chunk);
         }
-        self.counts.healed += fix_up_values(memory, heap, &values);
+        stale.extend(find_stale(memory, heap, &values));
         Ok(chunk + found.length())
     }
 }
 
-/// Fixes up the pointers of values; returns how many were out of date. Flushes lines that have a
-/// pointer to a destination, whichever thread fixed it up. Loads all before it changes the first:
-/// no load behind a locked operation begins before it.
-fn fix_up_values<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) -> u64 {
+/// Finds the stale pointers of values. Flushes lines that have a pointer to a destination,
+/// whichever thread fixed it up.
+fn find_stale<M: Memory>(memory: &M, heap: &Heap, values: &[(Addr, &[Place])]) -> Vec<Stale> {
     let layout = &heap.layout;
     let places = |(value, places): &(Addr, &[Place])| {
         let value = *value;
         places.iter().map(move |place| value.plus(place.offset)).collect::<Vec<_>>()
     };
-    let concerns = |to: Addr| {
-        let chunk = layout.chunk_of(to);
-        chunk.is_some_and(|chunk| !Pages::load(memory, layout, chunk).are_usual())
-    };
+    let pages = |to: Addr| Some(Pages::load(memory, layout, layout.chunk_of(to)?));
     let pointers = values.iter().flat_map(places).map(|at| (at, memory.load(at)));
+    let concerns = |to: Addr| pages(to).is_some_and(|pages| !pages.are_usual());
     let pointers: Vec<(Addr, Addr)> = pointers.filter(|(_, to)| concerns(*to)).collect();
-    let (mut fixed, is_published) = (0, heap.is_published(memory));
-    for (at, to) in pointers {
-        if let Found::Moving(object) = relocate::find(memory, heap, to) {
-            let new = object.to.plus(to.bits() - object.from.bits());
-            fixed += u64::from(if is_published {
-                memory.store(at, new);
-                true
-            } else {
-                memory.compare_exchange(at, to.bits(), new.bits()).is_ok()
-            });
-            memory.flush(at, 8);
-        } else if layout
-            .chunk_of(to)
-            .is_some_and(|to| Pages::load(memory, layout, to).is_destination())
-        {
+    let mut stale = Vec::new();
+    for (at, old) in pointers {
+        if let Found::Moving(object) = relocate::find(memory, heap, old) {
+            stale.push(Stale { at, old, new: object.to.plus(old.bits() - object.from.bits()) });
+        } else if pages(old).is_some_and(|pages| pages.is_destination()) {
             memory.flush(at, 8);
         }
     }
-    fixed
+    stale
+}
+
+/// Fixes up pointers that no other thread has; returns how many. They were all found before the
+/// first is changed: no load behind a locked operation begins before it.
+fn exchange<M: Memory>(memory: &M, stale: &[Stale]) -> u64 {
+    let exchanged = stale.iter().filter(|Stale { at, old, new }| {
+        let is_own = memory.compare_exchange(*at, old.bits(), new.bits()).is_ok();
+        memory.flush(*at, 8);
+        is_own
+    });
+    exchanged.count() as u64
 }
 
 impl<M: Memory> Session<'_, M> {

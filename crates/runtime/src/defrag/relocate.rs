@@ -159,11 +159,18 @@ impl Move {
 
     /// As published: the same where no other thread can access the object.
     fn ensure_alone<M: Memory>(&self, memory: &M, heap: &Heap) -> bool {
-        let state = self.state(memory);
-        if state == STILL {
+        let is_still = self.is_still(memory, heap);
+        if is_still {
             copy(memory, heap, slice::from_ref(self));
             note_move(memory, heap);
-        } else if state == COPIED && !heap.flaw.is(HeapFlaw::TrustsCopied) {
+        }
+        is_still
+    }
+
+    /// As published: whether the object has not moved. Flushes the mark of one that has.
+    pub(super) fn is_still<M: Memory>(&self, memory: &M, heap: &Heap) -> bool {
+        let state = self.state(memory);
+        if state == COPIED && !heap.flaw.is(HeapFlaw::TrustsCopied) {
             memory.flush(Entry::state(self.entry, self.bit), 1);
         }
         state == STILL

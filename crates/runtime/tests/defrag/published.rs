@@ -175,6 +175,37 @@ fn a_cycle_moves_no_object_while_threads_do() {
     });
 }
 
+/// Runs a cycle; a node is removed before the change step of that number. Returns whether there was
+/// such a step.
+fn removes_before(change: usize, how: DefragOptions) -> bool {
+    let (image, heap) = sparse_list();
+    let memory = Counted::of(&image);
+    let mut thread = Thread::join(heap, &memory).unwrap();
+    let mut collector = defragmenter(DefragOptions { check_steps: 1, ..how });
+    let mut left = values(&mut thread).unwrap();
+    let (mut changes, mut step) = (0, Step::Worked);
+    while step != Step::Done {
+        if collector.changes_objects() {
+            if changes == change {
+                left.remove(0);
+                retain(&mut thread, |value| left.contains(&value)).unwrap();
+            }
+            changes += 1;
+        }
+        step = thread.defragment(&mut collector).unwrap();
+    }
+    assert_eq!(values(&mut thread), Ok(left), "{how}, before change {change}");
+    changes > change
+}
+
+#[test]
+fn what_a_thread_changes_before_a_change_step_stays() {
+    for how in software().filter(|how| how.form == Manner::Published) {
+        let changes = (0..).take_while(|change| removes_before(*change, how)).count();
+        assert!(changes > 1, "{how}: objects and pointers change in steps of their own");
+    }
+}
+
 #[test]
 fn a_thread_of_its_own_cannot_move_objects_as_published() {
     let (image, heap) = sparse_list();

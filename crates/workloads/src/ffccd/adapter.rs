@@ -2,17 +2,19 @@
 
 use super::directory::KEYS_MAX;
 use super::phases::{self, Step, shuffle};
+use super::turns::Turns;
 use super::{ChurnChange, ChurnStructure, Cost, Lane, PartOf, Phases, Walk, pmemobj};
 use crate::harness::history::{Contents, initial_tag, tag};
 use crate::harness::workload::stream;
 use crate::{Collect, Damage, Flaw, Layout, Setup, Worker, Workload};
-use seawall_memory::{LINE_BYTES, Memory};
+use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::defrag::{
     DefragCounts, DefragError, DefragOptions, Defragmenter, Manner, with_collector,
 };
 use seawall_runtime::typed::{self, Branded, Persist, Pool, Ptr, Thread};
 use seawall_runtime::{Arena, CHUNK_BYTES, Guard, Heap, HeapError, HeapOptions, Locks, TxError};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// The greatest number of parts, which is that of a heap's threads.
 const PARTS_MAX: usize = 1024;
@@ -45,16 +47,16 @@ pub struct Churned<S> {
     collect: Collect,
     cost: Cost,
     pool_bytes: u64,
+    /// Clones share it: they are the threads of one run.
+    turns: Arc<Turns>,
     structure: PhantomData<fn() -> S>,
 }
 
 impl<S> Clone for Churned<S> {
     fn clone(&self) -> Churned<S> {
-        *self
+        Churned { turns: self.turns.clone(), ..*self }
     }
 }
-
-impl<S> Copy for Churned<S> {}
 
 /// The number of parts: one per thread, or a multiple if that would make a part too large.
 fn parts(setup: &Setup) -> u64 {
@@ -86,12 +88,14 @@ fn options<S: ChurnStructure>(setup: &Setup) -> HeapOptions {
     }
 }
 
-/// Places the locks of the parts behind the DRAM of the heap; a thread holds at most `levels`.
-fn place(heap_dram: u64, threads: u64, parts: u64, levels: u64) -> (Arena, Locks) {
+/// Places the locks of the parts and the words of [`Turns`] behind the DRAM of the heap; a thread
+/// holds at most `levels`.
+fn place(heap_dram: u64, threads: u64, parts: u64, levels: u64) -> (Arena, Locks, Addr) {
     let mut arena = Arena::new();
     arena.dram(heap_dram);
     let locks = Locks::place(&mut arena, parts, threads, levels);
-    (arena, locks)
+    let turns = Turns::place(&mut arena);
+    (arena, locks, turns)
 }
 
 /// Creates the parts and fills them, in random order.
@@ -132,7 +136,9 @@ fn fill<'p, S: ChurnStructure, M: Memory>(
 pub struct Joined<'m, M: Memory, S> {
     pub(super) thread: Thread<'m, RootOf<S>, M>,
     phases: Option<Phases>,
-    defragmenter: Option<Defragmenter>,
+    turns: Arc<Turns>,
+    /// The number of runs over its parts that had been asked for when it did the last.
+    runs: u64,
 }
 
 impl<S: ChurnStructure> Churned<S> {
@@ -146,12 +152,13 @@ impl<S: ChurnStructure> Churned<S> {
         if parts == 0 || parts > PARTS_MAX as u64 || !fits {
             return Err(Damage(format!("the root says {entries} entries in {parts} parts")));
         }
-        let (arena, locks) = place(heap.dram_bytes(), heap.threads(), parts, 1);
+        let (arena, locks, turns) = place(heap.dram_bytes(), heap.threads(), parts, 1);
         layout.hold_dram(&arena)?;
+        let turns = Turns::at(turns);
         let collect = Collect::by_steps(heap.moves().then(DefragOptions::default));
         let (cost, pool_bytes) = (Cost::Lean, layout.pm_bytes);
         let structure = PhantomData;
-        Ok(Churned { heap, entries, parts, locks, collect, cost, pool_bytes, structure })
+        Ok(Churned { heap, entries, parts, locks, collect, cost, pool_bytes, turns, structure })
     }
 
     /// Runs one step on the part of its key, whose lock is held; returns the result of a search.
@@ -189,6 +196,44 @@ impl<S: ChurnStructure> Churned<S> {
     }
 }
 
+impl<S: ChurnStructure> Churned<S> {
+    /// Follows all pointers of the parts of a thread, each under its lock: the read barrier moves
+    /// the objects that have not moved.
+    fn run_over<M: Memory>(
+        &self,
+        memory: &M,
+        thread: &mut Thread<'_, RootOf<S>, M>,
+        (number, threads): (u64, u64),
+    ) {
+        for part in (number..self.parts).step_by(threads as usize) {
+            let guard = self.locks.acquire(memory, part, 0);
+            // What is damaged the final check reports.
+            let _ = thread.enter(|session, root| {
+                let mut contents = Contents::new();
+                let (parts, left) = (self.parts, u64::MAX);
+                let mut walk = Walk { left, contents: &mut contents, parts, part };
+                match session.get(root.at(Root::PARTS).index(part as usize))? {
+                    Some(part) => S::check(session, part, &mut walk),
+                    None => Ok(()),
+                }
+            });
+            self.locks.release(memory, guard);
+        }
+    }
+}
+
+/// A step of defragmentation.
+fn defragment<M: Memory, R: Branded>(
+    thread: &mut Thread<'_, R, M>,
+    defragmenter: &mut Defragmenter,
+    worker: &Worker,
+) {
+    match thread.defragment(defragmenter) {
+        Ok(_) | Err(DefragError::Heap(TxError::Full { .. })) => {}
+        Err(error) => assert!(worker.flaw != Flaw::None, "{error}"),
+    }
+}
+
 fn defragmenter<S: ChurnStructure>(way: DefragOptions) -> Defragmenter {
     Defragmenter::of::<RootOf<S>>(way).expect("ratios from a setup that was checked")
 }
@@ -204,7 +249,7 @@ impl<S: ChurnStructure> Workload for Churned<S> {
 
     fn layout(setup: &Setup) -> Layout {
         let options = options::<S>(setup);
-        let (arena, _) = place(options.dram_bytes(), options.threads, parts(setup), levels(setup));
+        let (arena, ..) = place(options.dram_bytes(), options.threads, parts(setup), levels(setup));
         let lanes = pmemobj::bytes(setup.cost, setup.threads);
         let pm_bytes = options.pm_bytes_max().next_multiple_of(LINE_BYTES) + lanes;
         Layout { pm_bytes, dram_bytes: arena.dram_bytes() }
@@ -226,12 +271,13 @@ impl<S: ChurnStructure> Workload for Churned<S> {
         );
         let heap = heap.expect("options made from a setup that was checked, and room for entries");
         let (entries, parts) = (setup.entries, parts(setup));
-        let (_, locks) = place(heap.dram_bytes(), heap.threads(), parts, levels(setup));
+        let (_, locks, turns) = place(heap.dram_bytes(), heap.threads(), parts, levels(setup));
         let heap = heap.with_flaw(setup.flaw.of_heap());
         let Setup { collect, cost, .. } = *setup;
         let pool_bytes = options.pm_bytes_max();
         let structure = PhantomData;
-        Churned { heap, entries, parts, locks, collect, cost, pool_bytes, structure }
+        let turns = Turns::at(turns);
+        Churned { heap, entries, parts, locks, collect, cost, pool_bytes, turns, structure }
     }
 
     fn heap(&self) -> Option<Heap> {
@@ -263,15 +309,11 @@ impl<S: ChurnStructure> Workload for Churned<S> {
 
     fn join<'m, M: Memory>(&self, memory: &'m M) -> Joined<'m, M, S> {
         let thread = Thread::join(self.heap, memory).expect("a heap that was made or opened");
-        let defragmenter = match self.collect {
-            Collect::Steps(way) if memory.thread() == 0 => Some(defragmenter::<S>(way)),
-            _ => None,
-        };
-        Joined { thread, phases: None, defragmenter }
+        Joined { thread, phases: None, turns: self.turns.clone(), runs: 0 }
     }
 
     fn step<M: Memory>(&self, memory: &M, local: &mut Joined<'_, M, S>, worker: &mut Worker) {
-        let Joined { thread, phases, defragmenter } = local;
+        let Joined { thread, phases, turns, runs } = local;
         let phases = phases.get_or_insert_with(|| {
             let seed = worker.below(u64::MAX);
             Phases::new(self.entries, worker.place(), seed, S::TOUCHES)
@@ -289,16 +331,26 @@ impl<S: ChurnStructure> Workload for Churned<S> {
             worker.fail(damage);
         }
         self.locks.release(memory, guard);
-        if let Some(defragmenter) = defragmenter {
-            let held = if defragmenter.changes_objects() { self.parts } else { 0 };
+        let Collect::Steps(way) = self.collect else { return };
+        let (number, threads) = worker.place();
+        turns.run_if_asked(memory, runs, || self.run_over(memory, thread, (number, threads)));
+        let new = || defragmenter::<S>(way);
+        let Some(mut defragmenter) = turns.take(memory, worker, new) else { return };
+        defragment(thread, &mut defragmenter, worker);
+        if threads > 1 && defragmenter.waits_for_runs() {
+            turns.ask(memory);
+        }
+        if defragmenter.changes_objects() {
             let take = |part| self.locks.acquire(memory, part, part);
-            let guards: Vec<Guard> = (0..held).map(take).collect();
-            match thread.defragment(defragmenter) {
-                Ok(_) | Err(DefragError::Heap(TxError::Full { .. })) => {}
-                Err(error) => assert!(worker.flaw != Flaw::None, "{error}"),
-            }
+            let guards: Vec<Guard> = (0..self.parts).map(take).collect();
+            defragment(thread, &mut defragmenter, worker);
             guards.into_iter().for_each(|guard| self.locks.release(memory, guard));
         }
+        turns.give_back(memory, worker, defragmenter);
+    }
+
+    fn again(&self) -> Churned<S> {
+        Churned { turns: self.turns.again(), ..*self }
     }
 
     fn beside_collector<M: Memory, T>(
@@ -315,7 +367,7 @@ impl<S: ChurnStructure> Workload for Churned<S> {
     }
 
     fn moved<M: Memory>(local: &Joined<'_, M, S>) -> DefragCounts {
-        local.defragmenter.as_ref().map(Defragmenter::counts).unwrap_or_default()
+        local.turns.counts()
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, Damage> {

@@ -11,8 +11,8 @@ pub enum Collect {
     /// No thread; the heap has no room for the tables of defragmentation.
     #[default]
     Nobody,
-    /// Thread 0, which performs a step after each of its operations: for runs that must be
-    /// reproducible.
+    /// The threads themselves, each with a step after each of its operations unless another one is
+    /// in a step: for runs that must be reproducible.
     Steps(DefragOptions),
     /// A separate thread, numbered behind the others
     /// ([`beside_collector`](Workload::beside_collector)).
@@ -20,7 +20,7 @@ pub enum Collect {
 }
 
 impl Collect {
-    /// Defragmentation by steps of thread 0, if there are options.
+    /// Defragmentation by steps of the threads, if there are options.
     pub fn by_steps(way: Option<DefragOptions>) -> Collect {
         way.map_or(Collect::Nobody, Collect::Steps)
     }

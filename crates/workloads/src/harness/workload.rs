@@ -366,6 +366,13 @@ pub trait Workload: Clone + Send + Sync + 'static {
         Self::open(memory, layout)
     }
 
+    /// This workload for another run, on a copy of the memory as it is: shares nothing with a run
+    /// that there was.
+    #[must_use]
+    fn again(&self) -> Self {
+        self.clone()
+    }
+
     /// The volatile state of a thread between operations.
     type Local<'m, M: Memory + 'm>;
 
@@ -391,7 +398,7 @@ pub trait Workload: Clone + Send + Sync + 'static {
         (body(), Ok(DefragCounts::default()))
     }
 
-    /// The counts of this thread's steps so far, if it performs them ([`Collect::Steps`]).
+    /// The counts of all threads' steps so far ([`Collect::Steps`]).
     fn moved<M: Memory>(_local: &Self::Local<'_, M>) -> DefragCounts {
         DefragCounts::default()
     }

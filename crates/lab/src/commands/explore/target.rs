@@ -190,7 +190,7 @@ impl<W: Workload> Target for WorkloadTarget<W> {
             Ok(Ready { recorder: Recorder::new(start), workload, before })
         });
         let ready = ready.as_ref().map_err(|damage| damaged(damage.clone()))?;
-        let (workload, before) = (ready.workload.clone(), ready.before.clone());
+        let (workload, before) = (ready.workload.again(), ready.before.clone());
         let history = Arc::new(History::new());
         let told = history.clone();
         let moved = Arc::new(Mutex::new(DefragCounts::default()));
@@ -207,9 +207,7 @@ impl<W: Workload> Target for WorkloadTarget<W> {
                 worker.number += 1;
                 memory.output(worker.number);
             }
-            if memory.thread() == 0 {
-                *tell.lock().expect("nobody panics with it") = W::moved(&local);
-            }
+            *tell.lock().expect("nobody panics with it") = W::moved(&local);
         });
         let trace = trace.map_err(|error| ExploreError::Run {
             program: W::NAME.into(),
