@@ -81,6 +81,12 @@ fn place(at: Addr, width: u64, len: usize) -> usize {
     offset as usize
 }
 
+/// The bytes from `start` on, which are there: a copy of a length known at compile time.
+#[inline]
+fn array<const N: usize>(region: &[u8], start: usize) -> [u8; N] {
+    region[start..start + N].try_into().expect("so many bytes")
+}
+
 impl Memory for Image {
     fn thread(&self) -> usize {
         0
@@ -90,19 +96,28 @@ impl Memory for Image {
         Some(&self.slots)
     }
 
+    #[inline]
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         let region = self.region(at).borrow();
         let start = place(at, width.bytes(), region.len());
-        let mut bits = [0; 8];
-        bits[..width as usize].copy_from_slice(&region[start..start + width as usize]);
-        u64::from_le_bytes(bits)
+        match width {
+            Width::B1 => u64::from(region[start]),
+            Width::B2 => u64::from(u16::from_le_bytes(array(&region, start))),
+            Width::B4 => u64::from(u32::from_le_bytes(array(&region, start))),
+            Width::B8 => u64::from_le_bytes(array(&region, start)),
+        }
     }
 
+    #[inline]
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
         let mut region = self.region(at).borrow_mut();
         let start = place(at, width.bytes(), region.len());
-        region[start..start + width as usize]
-            .copy_from_slice(&value.to_le_bytes()[..width as usize]);
+        match width {
+            Width::B1 => region[start] = value as u8,
+            Width::B2 => region[start..start + 2].copy_from_slice(&(value as u16).to_le_bytes()),
+            Width::B4 => region[start..start + 4].copy_from_slice(&(value as u32).to_le_bytes()),
+            Width::B8 => region[start..start + 8].copy_from_slice(&value.to_le_bytes()),
+        }
     }
 
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {

@@ -36,7 +36,7 @@ pub(crate) struct OpenEntry {
 
 impl OpenEntry {
     pub(crate) fn is_full(&self) -> bool {
-        self.masks == [u64::MAX; 8]
+        self.masks.iter().fold(u64::MAX, |all, mask| all & mask) == u64::MAX
     }
 
     /// Copies the bytes written into `line`.

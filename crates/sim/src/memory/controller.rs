@@ -16,7 +16,6 @@ use crate::memory::versions::{LineData, Values, Version};
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
 
 /// A controller with its channel, banks and queue.
 struct Controller {
@@ -57,7 +56,29 @@ pub(crate) struct Memory {
     adr: bool,
     pending: VecDeque<Pending>,
     dropped: u64,
-    last_write: FxHashMap<LineId, Cycle>,
+    last_write: LastWrites,
+}
+
+/// When the newest write of a line is in the cells, of the lines for which that is yet to come, and
+/// of some others.
+#[derive(Default)]
+struct LastWrites {
+    done: FxHashMap<LineId, Cycle>,
+    /// The number of lines from which on it is worth while to look for those that can go.
+    full: usize,
+}
+
+impl LastWrites {
+    const FULL: usize = 256;
+
+    /// That of a line, which a write at `now` will change.
+    fn of(&mut self, line: LineId, now: Cycle) -> &mut Cycle {
+        if self.done.len() >= self.full {
+            self.done.retain(|_, done| *done > now);
+            self.full = (2 * self.done.len()).max(LastWrites::FULL);
+        }
+        self.done.entry(line).or_insert(0)
+    }
 }
 
 /// How much later than usual a write is accepted.
@@ -104,7 +125,7 @@ impl Memory {
             adr,
             pending: VecDeque::new(),
             dropped: 0,
-            last_write: FxHashMap::default(),
+            last_write: LastWrites::default(),
         }
     }
 
@@ -228,7 +249,7 @@ impl Memory {
         let accepted = accepted.max(late.floor);
         let accepted = if self.adr { accepted.max(order) } else { accepted };
         // Writes of one line never pass each other.
-        let last = self.last_write.entry(line).or_insert(0);
+        let last = self.last_write.of(line, now);
         let floor = (*last + 1).saturating_sub(device.write);
         let line_cycles = device.write_line_cycles.unwrap_or(self.line_cycles);
         let moved = controller.channel.book(accepted.max(floor).max(order), line_cycles);
@@ -269,11 +290,6 @@ impl Memory {
             let write = self.pending.pop_front().expect("just seen");
             self.dropped += 1;
             values.release(write.replaced);
-            if let Entry::Occupied(last) = self.last_write.entry(write.line)
-                && *last.get() <= now
-            {
-                last.remove();
-            }
         }
     }
 
