@@ -250,8 +250,6 @@ impl Store {
 pub(crate) enum Arrival {
     /// The controller takes it.
     Taken(Late),
-    /// It comes again one cycle later.
-    Again,
     /// It waits until the design lets it [come again](Hw::comes_again).
     Held,
 }

@@ -28,6 +28,7 @@ use crate::relocation::{Lookup, Walk};
 use crate::{Cycle, LineId};
 use lookup::Lookups;
 use reached::Reached;
+use rustc_hash::FxHashMap;
 use seawall_memory::relocation::{Forwarding, Relocation};
 use seawall_memory::{Addr, Model};
 use serde::{Deserialize, Serialize};
@@ -101,6 +102,7 @@ pub(super) fn design(params: &Params, machine: &Machine, lines: LineId) -> Ffccd
         registers: None,
         since: 0,
         was_set: false,
+        waiting: FxHashMap::default(),
     }
 }
 
@@ -116,6 +118,8 @@ pub(crate) struct Ffccd {
     since: u64,
     /// Whether the registers have been set before.
     was_set: bool,
+    /// Writes that have arrived before one of the same line which was sent earlier, by its number.
+    waiting: FxHashMap<u64, Vec<Arriving>>,
 }
 
 impl Ffccd {
@@ -184,10 +188,17 @@ impl Design for Ffccd {
         if !self.was_set {
             return Arrival::USUAL;
         }
-        let keeps_order = self.flaw != Flaw::Overtakes;
-        let floor = if keeps_order { hw.memory.durable_before(write.number) } else { 0 };
-        if floor == Cycle::MAX {
-            return Arrival::Again;
+        let before = hw.memory.before(write.number).filter(|_| self.flaw != Flaw::Overtakes);
+        let floor = match before {
+            Some((older, Cycle::MAX)) => {
+                self.waiting.entry(older).or_default().push(*write);
+                return Arrival::Held;
+            }
+            Some((_, durable)) => durable,
+            None => 0,
+        };
+        for waiting in self.waiting.remove(&write.number).into_iter().flatten() {
+            hw.comes_again(&waiting, now);
         }
         let copy = self.of_copy(write);
         let found = copy.map(|registers| self.reached.find(hw, &registers, write.line, now));

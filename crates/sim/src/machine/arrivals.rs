@@ -39,10 +39,6 @@ impl<D: Design> System<D> {
                 }
                 Some(written)
             }
-            Arrival::Again => {
-                self.hw.comes_again(write, now + 1);
-                None
-            }
             Arrival::Held => None,
         }
     }

@@ -35,6 +35,8 @@ struct Pending {
     line: LineId,
     replaced: Version,
     durable_at: Cycle,
+    /// The write of the same line that was sent before, if it was not durable then.
+    older: Option<u64>,
     /// Whether it carries bytes of a copy to memory: the pending bit of the queue's entry.
     has_copy: bool,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Memory {
     adr: bool,
     pending: VecDeque<Pending>,
     dropped: u64,
+    /// The number of the newest pending write of each line that has one.
+    newest: FxHashMap<LineId, u64>,
     last_write: LastWrites,
 }
 
@@ -125,6 +129,7 @@ impl Memory {
             adr,
             pending: VecDeque::new(),
             dropped: 0,
+            newest: FxHashMap::default(),
             last_write: LastWrites::default(),
         }
     }
@@ -176,9 +181,10 @@ impl Memory {
     /// once, and as durable from the cycle that [`write_arrives`](Memory::write_arrives) returns
     /// later. Returns the write's number.
     pub(crate) fn write_sent(&mut self, line: LineId, replaced: Version) -> u64 {
-        let has_copy = false;
-        self.pending.push_back(Pending { line, replaced, durable_at: Cycle::MAX, has_copy });
-        self.next_number() - 1
+        let (number, durable_at, has_copy) = (self.next_number(), Cycle::MAX, false);
+        let older = self.newest.insert(line, number);
+        self.pending.push_back(Pending { line, replaced, durable_at, older, has_copy });
+        number
     }
 
     /// The number of the next write.
@@ -196,13 +202,15 @@ impl Memory {
         self.pending[(number - self.dropped) as usize].has_copy
     }
 
-    /// When the writes of the same line that were sent before write `number` are durable;
-    /// `Cycle::MAX` if one has not arrived.
-    pub(crate) fn durable_before(&self, number: u64) -> Cycle {
-        let at = (number - self.dropped) as usize;
-        let line = self.pending[at].line;
-        let mut older = self.pending.range(..at).rev().filter(|write| write.line == line);
-        older.next().map_or(0, |write| write.durable_at)
+    fn pending(&self, number: u64) -> Option<&Pending> {
+        self.pending.get(number.checked_sub(self.dropped)? as usize)
+    }
+
+    /// The write of the same line that was sent before write `number`, and when it is durable,
+    /// `Cycle::MAX` if it has not arrived; `None` if it has been durable for long.
+    pub(crate) fn before(&self, number: u64) -> Option<(u64, Cycle)> {
+        let older = self.pending(number)?.older?;
+        Some((older, self.pending(older)?.durable_at))
     }
 
     /// Write `number` reaches its controller at `now`; versions that no crash needs are released.
@@ -281,13 +289,16 @@ impl Memory {
     /// When the newest write of the line will be durable; `None` if no write is on its way,
     /// `Cycle::MAX` if it has not reached its controller.
     pub(crate) fn durable_at(&self, line: LineId, now: Cycle) -> Option<Cycle> {
-        let newest = self.pending.iter().rev().find(|write| write.line == line)?;
+        let newest = self.pending(*self.newest.get(&line)?)?;
         (newest.durable_at > now).then_some(newest.durable_at)
     }
 
     fn forget(&mut self, now: Cycle, values: &mut Values) {
         while self.pending.front().is_some_and(|write| write.durable_at <= now) {
             let write = self.pending.pop_front().expect("just seen");
+            if self.newest.get(&write.line) == Some(&self.dropped) {
+                self.newest.remove(&write.line);
+            }
             self.dropped += 1;
             values.release(write.replaced);
         }
