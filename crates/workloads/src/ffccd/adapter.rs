@@ -333,11 +333,15 @@ impl<S: ChurnStructure> Workload for Churned<S> {
         self.locks.release(memory, guard);
         let Collect::Steps(way) = self.collect else { return };
         let (number, threads) = worker.place();
+        let steppers = if way.form == Manner::Published { threads } else { 1 };
+        if number >= steppers {
+            return;
+        }
         turns.run_if_asked(memory, runs, || self.run_over(memory, thread, (number, threads)));
         let new = || defragmenter::<S>(way);
-        let Some(mut defragmenter) = turns.take(memory, worker, new) else { return };
+        let Some(mut defragmenter) = turns.take(memory, steppers, new) else { return };
         defragment(thread, &mut defragmenter, worker);
-        if threads > 1 && defragmenter.waits_for_runs() {
+        if steppers > 1 && defragmenter.waits_for_runs() {
             turns.ask(memory);
         }
         if defragmenter.changes_objects() {
@@ -346,7 +350,7 @@ impl<S: ChurnStructure> Workload for Churned<S> {
             defragment(thread, &mut defragmenter, worker);
             guards.into_iter().for_each(|guard| self.locks.release(memory, guard));
         }
-        turns.give_back(memory, worker, defragmenter);
+        turns.give_back(memory, steppers, defragmenter);
     }
 
     fn again(&self) -> Churned<S> {

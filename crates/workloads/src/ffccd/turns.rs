@@ -1,13 +1,12 @@
-//! How the threads of a program share its defragmentation (FFCCD, ISCA'22, section 3.2): each
-//! `pmalloc` and `pfree` checks how far the cycle is, so each operation ends with a step, unless
-//! another thread is in one.
+//! How the threads of a program share its defragmentation, as published (FFCCD, ISCA'22, section
+//! 3.2): each `pmalloc` and `pfree` checks how far the cycle is, so each operation ends with a
+//! step, unless another thread is in one. In our form only thread 0 takes steps.
 //!
 //! As published, "a reachability run" moves what no thread has accessed, and only the lock of a
 //! structure keeps two threads from one object. So each thread runs over the parts that are its
 //! own, through the read barrier and under their locks. What is left, of threads that have ended,
 //! the next steps move under all locks.
 
-use crate::Worker;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_runtime::defrag::{DefragCounts, Defragmenter};
@@ -71,10 +70,9 @@ impl Turns {
     pub(super) fn take<M: Memory>(
         &self,
         memory: &M,
-        worker: &Worker,
+        threads: u64,
         new: impl FnOnce() -> Defragmenter,
     ) -> Option<Defragmenter> {
-        let threads = worker.place().1;
         let turn = self.at.plus(TURN);
         let is_free = |memory: &M| {
             self.load(memory, TURN) == 0 && memory.compare_exchange(turn, 0, 1).is_ok()
@@ -84,7 +82,7 @@ impl Turns {
         }
         let defragmenter = self.shared().defragmenter.take().unwrap_or_else(new);
         if threads > 1 && defragmenter.waits_for_runs() && !self.have_ended(memory, threads) {
-            self.give_back(memory, worker, defragmenter);
+            self.give_back(memory, threads, defragmenter);
             return None;
         }
         Some(defragmenter)
@@ -93,7 +91,7 @@ impl Turns {
     pub(super) fn give_back<M: Memory>(
         &self,
         memory: &M,
-        worker: &Worker,
+        threads: u64,
         defragmenter: Defragmenter,
     ) {
         {
@@ -101,7 +99,7 @@ impl Turns {
             shared.counts = defragmenter.counts();
             shared.defragmenter = Some(defragmenter);
         }
-        if worker.place().1 > 1 {
+        if threads > 1 {
             // The fence of the next thread does not wait for what this one has flushed.
             memory.drain();
             memory.swap(self.at.plus(TURN), 0);

@@ -12,7 +12,8 @@ pub enum Collect {
     #[default]
     Nobody,
     /// The threads themselves, each with a step after each of its operations unless another one is
-    /// in a step: for runs that must be reproducible.
+    /// in a step; where objects do not move as published, thread 0 alone. For runs that must be
+    /// reproducible.
     Steps(DefragOptions),
     /// A separate thread, numbered behind the others
     /// ([`beside_collector`](Workload::beside_collector)).
