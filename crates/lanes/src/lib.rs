@@ -27,11 +27,7 @@ pub type LaneSession = Session<'static, NativeMemory<'static>>;
 
 /// Lanes that no transaction takes.
 const FOR_CALLS: usize = 8;
-/// Of so many lanes, the number of those that transactions take.
-const fn for_all(lanes: usize) -> usize {
-    if lanes < 2 * FOR_CALLS { lanes.div_ceil(2) } else { lanes - FOR_CALLS }
-}
-
+/// Lanes that keep their free space, for each processor.
 const USUAL_PER_PROCESSOR: usize = 2;
 
 /// How often an action that finds no room is tried again while no other lane returns its free
@@ -225,6 +221,11 @@ impl Lanes {
             self.freed.notify_all();
         }
     }
+}
+
+/// Of so many lanes, the number of those that transactions take.
+fn for_all(lanes: usize) -> usize {
+    lanes - FOR_CALLS.min(lanes / 2)
 }
 
 /// A lane that this thread has, until it is dropped.

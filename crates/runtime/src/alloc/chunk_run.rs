@@ -225,8 +225,7 @@ impl<M: Memory> Session<'_, M> {
             let class = Class::new(number as u64).expect("a class");
             let before = self.blocks.mine[number].0.len();
             while self.adopt_locked(class, usize::MAX) {}
-            let adopted = self.blocks.mine[number].0.split_off(before);
-            self.blocks.mine[number].0.extend_from_slice(&adopted);
+            let adopted = self.blocks.mine[number].0[before..].iter().copied().collect();
             self.drop_lost(class);
             self.list_again(class);
             let mut free: FxHashMap<u64, u64> = FxHashMap::default();
@@ -254,7 +253,7 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Gives up those of some chunks that this thread owns: others are short of them.
-    fn disown_some(&mut self, class: Class, chunks: &[u64]) {
+    fn disown_some(&mut self, class: Class, chunks: &FxHashSet<u64>) {
         let layout = self.heap.layout;
         let (mine, _) = &mut self.blocks.mine[class.number()];
         let given: FxHashSet<u64> = mine.extract_if(.., |chunk| chunks.contains(chunk)).collect();
