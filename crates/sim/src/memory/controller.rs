@@ -88,7 +88,7 @@ impl LastWrites {
 /// How much later than usual a write is accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Late {
-    /// The delay in cycles.
+    /// The delay in cycles from its arrival on, also while it waits for an entry of the queue.
     pub(crate) by: Cycle,
     /// The earliest cycle.
     pub(crate) floor: Cycle,
@@ -253,8 +253,8 @@ impl Memory {
         let (home, bank, device) = self.place(line);
         let controller = &mut self.controllers[home];
         let order = if line < self.pm_lines { controller.floor } else { 0 };
-        let accepted = controller.accept(now, self.queue_entries) + self.post + late.by;
-        let accepted = accepted.max(late.floor);
+        let free = controller.accept(now, self.queue_entries);
+        let accepted = (free.max(now + late.by) + self.post).max(late.floor);
         let accepted = if self.adr { accepted.max(order) } else { accepted };
         // Writes of one line never pass each other.
         let last = self.last_write.of(line, now);
@@ -405,6 +405,20 @@ mod tests {
             let most = expected * 1.125;
             assert!((expected..most).contains(&found), "{banks}, {bank_cycles:?}: {found}");
         }
+    }
+
+    #[test]
+    fn a_late_write_waits_for_its_delay_and_for_a_free_entry_at_the_same_time() {
+        let mut rig = Rig::new(false);
+        let late = Late { by: 1_000_000, floor: 0 };
+        let written: Vec<Written> = (0..1000)
+            .map(|line| {
+                let number = rig.send(line, 1);
+                rig.memory.write_arrives(number, 0, late, &mut rig.values)
+            })
+            .collect();
+        let last = written.iter().map(|written| written.durable).max().unwrap();
+        assert!((1_000_000..1_100_000).contains(&last), "{last}");
     }
 
     #[test]
