@@ -5,9 +5,9 @@
 //! meet only when there are more of them than lanes. Some lanes are for calls only: they never wait
 //! for a lock of the program, so a thread that holds one can always go on and release it.
 //!
-//! Two lanes for each CPU keep their free space from one use to the next. The others serve when
-//! those are taken, and return it after each use: else each of hundreds of threads would have a
-//! chunk of each size of its own, with few objects in it.
+//! As many lanes as the pool has room for keep their free space from one use to the next. The
+//! others serve when those are taken, and return it after each use: else each of hundreds of
+//! threads would have a chunk of each size of its own, with few objects in it.
 
 mod numbers;
 
@@ -15,7 +15,7 @@ pub use numbers::ThreadNumbers;
 
 use seawall_memory::MemoryExt;
 use seawall_native::{NativeMemory, Pool};
-use seawall_runtime::{Heap, Session, SharedSpace, TxError};
+use seawall_runtime::{CHUNK_BYTES, Heap, Session, SharedSpace, TxError};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -27,8 +27,9 @@ pub type LaneSession = Session<'static, NativeMemory<'static>>;
 
 /// Lanes that no transaction takes.
 const FOR_CALLS: usize = 8;
-/// Lanes that keep their free space, for each processor.
-const USUAL_PER_PROCESSOR: usize = 2;
+/// One lane of those that keep their free space for so many chunks of the pool: more than it has of
+/// its own, as few programs use so many sizes.
+const CHUNKS_A_LANE: u64 = 16;
 
 /// How often an action that finds no room is tried again while no other lane returns its free
 /// space, and how long it waits each time: 10 ms in all.
@@ -106,12 +107,12 @@ impl Lanes {
             memory: Box::into_raw(Box::new(Apart(file.memory(number)))),
             session: UnsafeCell::new(None),
         };
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let count = heap.threads() as usize;
+        let for_space = heap.pm_bytes_max() / (CHUNK_BYTES * CHUNKS_A_LANE);
         Lanes {
             file,
             heap,
-            usual: (USUAL_PER_PROCESSOR * processors).clamp(1, for_all(count)),
+            usual: (for_space as usize).clamp(1, for_all(count)),
             space: SharedSpace::default(),
             lanes: (0..count).map(lane).collect(),
             short_for: AtomicUsize::new(0),
