@@ -222,3 +222,21 @@ fn a_session_that_packs_opens_no_chunk() -> Result<(), HeapError> {
     session.transaction(|tx| tx.alloc(3000))?;
     Ok(())
 }
+
+#[test]
+fn what_sessions_give_up_others_use_before_they_open_a_chunk() -> Result<(), HeapError> {
+    let (pool, heap) = shared();
+    let memory = [pool.memory(0), pool.memory(1)];
+    let space = SharedSpace::default();
+    let mut sessions = memory.each_ref().map(|memory| heap.join(memory));
+    sessions.iter_mut().for_each(|session| session.share(&space));
+    let mut chunks = BTreeSet::new();
+    for round in 0..100 {
+        let session = &mut sessions[round % 2];
+        let at = session.transaction(|tx| tx.alloc(100))?;
+        chunks.insert(at.offset() / CHUNK_BYTES);
+        session.give_up_space();
+    }
+    assert!(chunks.len() <= 2, "100 objects of 100 bytes in {} chunks", chunks.len());
+    Ok(())
+}

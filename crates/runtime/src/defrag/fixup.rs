@@ -47,24 +47,24 @@ impl Defragmenter {
         let (memory, heap) = (session.memory, &session.heap);
         let table = self.table.expect("placed");
         let is_published = heap.is_published(memory);
-        let (mut next, mut met, mut moved) = (first, 0, Vec::new());
+        let (mut next, mut met, mut found) = (first, 0, Vec::new());
         while next < self.pages && met < BATCH_OBJECTS {
             if let Some(entry) = Entry::load(memory, heap, table.entry(next))? {
                 let objects: Vec<Move> = entry.moves(&heap.layout).collect();
                 objects.iter().for_each(|object| object.look_ahead(memory, heap));
                 if is_published {
-                    moved.extend(objects.iter().filter(|it| it.is_still(memory, heap)));
+                    found.extend(objects.iter().filter(|it| it.is_still(memory, heap)));
                 } else {
-                    moved.extend(relocate::ensure_all(memory, heap, &objects));
+                    found.extend(relocate::ensure_all(memory, heap, &objects));
                 }
                 met += entry.objects.count_ones();
             }
             next += 1;
         }
-        if is_published && !moved.is_empty() {
-            return self.go(Stage::Change(Change::Objects(moved, next)));
+        if is_published && !found.is_empty() {
+            return self.go(Stage::Change(Change::Objects(found, next)));
         }
-        self.settle(session, &moved, next)
+        self.settle(session, &found, next)
     }
 
     /// Marks the objects as moved, and goes on behind them.

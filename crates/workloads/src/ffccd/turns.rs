@@ -1,5 +1,5 @@
 //! How the threads of a program share its defragmentation, as published (FFCCD, ISCA'22, section
-//! 3.2): each `pmalloc` and `pfree` checks how far the cycle is, so each operation ends with a
+//! 5): each `pmalloc` and `pfree` checks how far the cycle is, so each operation ends with a
 //! step, unless another thread is in one. In our form only thread 0 takes steps.
 //!
 //! As published, "a reachability run" moves what no thread has accessed, and only the lock of a
@@ -20,7 +20,7 @@ const BEGUN: u64 = 2 * LINE_BYTES;
 const ENDED: u64 = 3 * LINE_BYTES;
 const BYTES: u64 = 4 * LINE_BYTES;
 
-/// After so many checks for each thread without a thread that begins, all have that will.
+/// When no thread has begun in so many checks for each thread, the others have ended.
 const CHECKS: u64 = 4;
 
 /// The defragmenter of a run, which the threads of the run share.
@@ -65,8 +65,8 @@ impl Turns {
         memory.load(self.at.plus(line))
     }
 
-    /// The defragmenter, unless another thread has it; the first is a new one. While threads run
-    /// over their parts no thread gets it.
+    /// The defragmenter, unless another thread has it, or threads run over their parts; the first
+    /// is a new one.
     pub(super) fn take<M: Memory>(
         &self,
         memory: &M,
