@@ -2,8 +2,9 @@
  * like everything else, so that allocating costs what it costs and its lines move between cores.
  *
  * A block is a header of 16 bytes and what the program sees. Small blocks come in classes of size.
- * Each thread keeps some free ones of each class; beyond these there is one list a class, under one
- * lock. Big blocks are whole pages, with the size of the block before them in their header, so that
+ * Each thread keeps some free ones of each class, and cuts new ones from a span of its own, as
+ * allocators with an arena or a cache a thread do; beyond these there is one list a class, under
+ * one lock. Big blocks are whole pages, with the size of the block before them in their header, so that
  * free neighbours become one. Nothing depends on anything but the calls made, so that runs repeat.
  *
  * The C library has its own heap. It is used while the C library works (support_in_host), and what
@@ -51,14 +52,18 @@ struct list {
 };
 
 /* What a thread keeps. A number is used by one thread at a time. */
-static struct list kept[SUPPORT_THREADS][CLASSES];
+struct own {
+    struct list kept[CLASSES];
+    /* What is left of its span. */
+    char *span_at;
+    char *span_end;
+} __attribute__((aligned(64)));
+static struct own owned[SUPPORT_THREADS];
 
 /* From here on under the lock. */
 static volatile uint64_t heap_lock __attribute__((aligned(64)));
 static struct list shared[CLASSES];
 static struct block *big_free;
-static char *span_at;
-static char *span_end;
 static char *heap_start;
 static char *heap_end;
 static struct block *last_block;
@@ -259,37 +264,43 @@ static struct block *big_block(uint64_t size, uint64_t *used)
 
 /* ---- small blocks ---- */
 
-/* A new block of the class, under the lock. */
-static struct block *carve(unsigned class)
+static struct own *own(void)
+{
+    return &owned[sw_thread_self() % SUPPORT_THREADS];
+}
+
+/* A new block of the class, from the thread's span. */
+static struct block *carve(struct own *mine, unsigned class)
 {
     uint64_t size = HEADER + bytes_of_class(class);
-    if ((uint64_t)(span_end - span_at) < size) {
+    if ((uint64_t)(mine->span_end - mine->span_at) < size) {
         uint64_t used;
+        support_lock(&heap_lock);
         struct block *span = big_block(SPAN_BYTES, &used);
+        support_unlock(&heap_lock);
         if (span == NULL)
             return NULL;
-        span_at = memory_of(span);
-        span_end = (char *)span + SPAN_BYTES;
+        mine->span_at = memory_of(span);
+        mine->span_end = (char *)span + SPAN_BYTES;
     }
-    struct block *b = (struct block *)span_at;
-    span_at += size;
+    struct block *b = (struct block *)mine->span_at;
+    mine->span_at += size;
     b->size_and_kind = size | SMALL_FREE;
     return b;
 }
 
-static struct block *refill(struct list *list, unsigned class)
+/* A block of the class where the thread keeps none. */
+static struct block *refill(struct own *mine, unsigned class)
 {
+    struct list *list = &mine->kept[class];
+    if (__atomic_load_n(&shared[class].first, __ATOMIC_RELAXED) == NULL)
+        return carve(mine, class);
     support_lock(&heap_lock);
-    for (uint64_t n = batch_of(class); n > 0; n--) {
-        struct block *b = pop(&shared[class]);
-        if (b == NULL)
-            b = carve(class);
-        if (b == NULL)
-            break;
-        push(list, b);
-    }
+    for (uint64_t n = batch_of(class); n > 0 && shared[class].first != NULL; n--)
+        push(list, pop(&shared[class]));
     support_unlock(&heap_lock);
-    return pop(list);
+    struct block *b = pop(list);
+    return b != NULL ? b : carve(mine, class);
 }
 
 static void give_back(struct list *list, unsigned class)
@@ -298,11 +309,6 @@ static void give_back(struct list *list, unsigned class)
     for (uint64_t n = batch_of(class); n > 0; n--)
         push(&shared[class], pop(list));
     support_unlock(&heap_lock);
-}
-
-static struct list *kept_of(unsigned class)
-{
-    return &kept[sw_thread_self() % SUPPORT_THREADS][class];
 }
 
 static void free_block(struct block *b)
@@ -318,7 +324,7 @@ static void free_block(struct block *b)
     if (kind_of(b) != SMALL)
         support_abort("free(): invalid pointer");
     unsigned class = class_of(size_of(b) - HEADER);
-    struct list *list = kept_of(class);
+    struct list *list = &own()->kept[class];
     b->size_and_kind = size_of(b) | SMALL_FREE;
     push(list, b);
     if (list->count > 2 * batch_of(class))
@@ -352,10 +358,10 @@ static void *allocate(size_t bytes, uint64_t *used)
     struct block *b;
     if (bytes <= SMALL_MAX) {
         unsigned class = class_of(bytes);
-        struct list *list = kept_of(class);
-        b = pop(list);
+        struct own *mine = own();
+        b = pop(&mine->kept[class]);
         if (b == NULL)
-            b = refill(list, class);
+            b = refill(mine, class);
         if (b != NULL)
             b->size_and_kind = size_of(b) | SMALL;
         *used = bytes;

@@ -28,6 +28,7 @@ mod kinds;
 mod logging;
 mod moving;
 mod page;
+mod programs;
 mod tally;
 mod varied;
 
@@ -37,12 +38,11 @@ pub use coalescing::{
 pub use designs::{DesignFigure, FigureRecord, Metric, Series};
 pub use dirtiness::{DirtinessFigure, DirtinessProgram, DirtinessRecord};
 pub use fragmentation::{FragmentationFigure, FragmentationProgram, FragmentationRecord, Way};
-pub use kernels::{
-    Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, ProgramValue, RunRecord,
-};
+pub use kernels::{Conflicts, KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
 pub use kinds::{Figure, Figures};
 pub use logging::{Column, LOSS_MAX, LoggingFigure, LoggingRecord, Quantity, Stated};
 pub use moving::{MovingFigure, MovingProgram, MovingRecord, MovingSeries};
+pub use programs::ProgramValue;
 pub use tally::{Numbers, PublishedValue, Reproduced};
 pub use varied::{Varied, VariedValue};
 
@@ -113,8 +113,8 @@ pub struct FigureOptions {
     /// as the papers
     #[arg(long = "full", conflicts_with = "is_quick")]
     pub is_full: bool,
-    /// Also run figures with other values of parameters that nobody published, as their files list
-    /// them: several times as long
+    /// Also run what the figures' files list besides: other readings of the papers, forms of our
+    /// own, and other values of parameters that nobody published. Several times as long
     #[arg(long = "varied")]
     pub is_varied: bool,
     /// Exit with 1 if something does not hold
@@ -255,6 +255,15 @@ impl Figure {
         group.into_iter().map(|(name, text)| Figure::parse(name, text)).collect()
     }
 
+    /// Leaves out the other readings, and our own forms, of figures that take long.
+    fn keep_what_is_held(&mut self) {
+        match self {
+            Figure::Moving(figure) => figure.keep_what_is_held(),
+            Figure::Fragmentation(figure) => figure.keep_what_is_held(),
+            _ => {}
+        }
+    }
+
     /// The figure of that name, or the one in that `.toml` file.
     ///
     /// # Errors
@@ -290,13 +299,17 @@ impl Experiment for FigureOptions {
     fn plan(&self) -> Result<FigurePlan, LabError> {
         let groups = self.figures.iter().map(|name| Figure::load_all(name));
         let groups: Vec<Vec<Figure>> = groups.collect::<Result<_, _>>()?;
-        let figures = if groups.is_empty() { Figure::known() } else { groups.concat() };
+        let mut figures = if groups.is_empty() { Figure::known() } else { groups.concat() };
+        if !self.is_varied {
+            figures.iter_mut().for_each(Figure::keep_what_is_held);
+        }
         if let Some(folder) = &self.programs {
-            let of_kernels = figures.iter().filter_map(|figure| match figure {
-                Figure::Kernels(figure) => Some(figure),
+            let files = figures.iter().filter_map(|figure| match figure {
+                Figure::Kernels(figure) => figure.programs.as_deref(),
+                Figure::Designs(figure) => figure.programs.as_deref(),
                 _ => None,
             });
-            kernels::find_programs(&of_kernels.collect::<Vec<_>>(), folder)?;
+            programs::find(files, folder)?;
         }
         Ok(FigurePlan { figures, options: self.clone() })
     }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 TESTED(malloc);
@@ -159,6 +160,38 @@ static void *together(void *number)
     return NULL;
 }
 
+/* New blocks of a thread come from memory of its own: none lies between two of another's. */
+#define NEW_BLOCKS 40
+static char *new_blocks[2][NEW_BLOCKS];
+static volatile int turn;
+
+static void *takes_new(void *number)
+{
+    int me = (int)(uintptr_t)number;
+    for (int i = 0; i < NEW_BLOCKS; i++) {
+        while (__atomic_load_n(&turn, __ATOMIC_SEQ_CST) != me)
+            sched_yield();
+        new_blocks[me][i] = t_malloc(700);
+        __atomic_store_n(&turn, 1 - me, __ATOMIC_SEQ_CST);
+    }
+    return NULL;
+}
+
+static void in_spans_of_their_own(void)
+{
+    pthread_t threads[2];
+    for (uintptr_t i = 0; i < 2; i++)
+        CHECK(t_pthread_create(&threads[i], NULL, takes_new, (void *)i) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(t_pthread_join(threads[i], NULL) == 0);
+    for (int i = 1; i < NEW_BLOCKS; i++)
+        for (int j = 0; j < NEW_BLOCKS; j++)
+            for (int me = 0; me < 2; me++) {
+                char *other = new_blocks[1 - me][j];
+                CHECK((new_blocks[me][i - 1] < other) == (new_blocks[me][i] < other));
+            }
+}
+
 /* What is freed becomes one block with its free neighbours, in whatever order: a block as large as
  * all of it needs no more memory. */
 static void coalesces(void)
@@ -207,6 +240,7 @@ static void edges(void)
 void test_heap(void)
 {
     edges();
+    in_spans_of_their_own();
     coalesces();
     alone();
     pthread_t threads[THREADS];

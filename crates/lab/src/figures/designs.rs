@@ -1,19 +1,21 @@
 //! Figures that compare designs: bars of a paper, each the mean over workloads.
 
+use super::programs::{self, Wanted};
 use super::varied::{self, Settings, Variable, Varied, VariedValue, Varying};
 use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue};
 use crate::LabError;
-use crate::cell::{Cell, CellRibbon, Flushed, Point, check_point, check_ribbon, run_cell};
+use crate::cell::{CellRibbon, Flushed, Point, check_point, check_ribbon, run_cell};
 use crate::commands::compare::plan::{self, CompareOptions, Plan};
+use crate::commands::kernels::point::Extent;
 use crate::engine::jobs::Runner;
+use measure::{Runs, Shared, is_same, share};
 use seawall_report::{ReportError, ResultFile};
-use seawall_ribbon::RibbonOptions;
-use seawall_sim::Machine;
 use seawall_workloads::CHECKPOINTED;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
+mod measure;
 mod text;
 
 /// A quick look runs this part of the operations.
@@ -65,6 +67,8 @@ pub struct DesignFigure {
     /// The mean is geometric.
     #[serde(default)]
     pub geometric: bool,
+    /// The file of what the papers' programs themselves take, if they were run.
+    pub programs: Option<String>,
     /// What is shown for whom.
     pub series: Vec<Series>,
     /// Other values of parameters that nobody published.
@@ -117,8 +121,12 @@ pub struct FigureRecord {
     pub point: &'static str,
     /// What the paper states, if it does.
     pub paper: Option<f64>,
-    /// What we measure: the mean over the workloads.
+    /// What we measure: the mean over the programs that were run, and the workloads in place of
+    /// the others.
     pub measured: f64,
+    /// The mean over the workloads alone, where there are programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stand_ins: Option<f64>,
     /// How far apart they may be.
     pub tolerance: f64,
     /// Whether they are no further apart than that, or the paper states nothing; and every
@@ -126,6 +134,9 @@ pub struct FigureRecord {
     pub holds: bool,
     /// What we measure for each workload.
     pub workloads: Map<String, Value>,
+    /// What the papers' programs have that the workloads stand for, and those without a workload.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub programs: Map<String, Value>,
     /// How the lines of each workload were flushed, where the series has a Ribbon.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flushed: BTreeMap<String, Flushed>,
@@ -187,6 +198,8 @@ impl Kind for DesignFigure {
         let plans: Result<Vec<Plan>, LabError> =
             figures.iter().map(|figure| figure.plan(options)).collect();
         let plans = plans?;
+        let wanted: Vec<Wanted<'_>> = figures.iter().filter_map(|figure| figure.wanted()).collect();
+        let (programs, is_whole) = programs::of(&wanted, options, runner)?;
         let mut shared = share(&plans);
         for machine in &mut shared {
             let Shared { machine, points, cells, .. } = machine;
@@ -200,10 +213,11 @@ impl Kind for DesignFigure {
         for (figure, plan) in figures.iter().zip(&plans) {
             let machine = shared.iter().find(|shared| shared.machine_name == plan.machine_name);
             let cells = machine.map_or(&[][..], |shared| &shared.cells);
-            let series = figure.series.iter();
-            records.extend(series.filter_map(|s| record(figure, s, plan, cells, options)));
+            let programs = figure.programs.as_ref().and_then(|name| programs.get(name));
+            let runs = Runs { figure, plan, cells, programs };
+            records.extend(figure.series.iter().filter_map(|series| runs.record(series, options)));
         }
-        Ok((varied::fold(records), done == wanted))
+        Ok((varied::fold(records), is_whole && done == wanted))
     }
 
     fn holds(&self, records: &[&FigureRecord]) -> bool {
@@ -221,17 +235,21 @@ impl Kind for DesignFigure {
             let mean = record.paper.map(|paper| {
                 let numbers = Numbers { paper, ours: *measured, tolerance: *tolerance };
                 PublishedValue::new(format!("{series}, mean"), numbers, *holds)
+                    .with_stand_in(record.stand_ins)
                     .with_range(&record.varied)
             });
-            let most = record.workloads.values().filter_map(Value::as_f64).max_by(f64::total_cmp);
+            let most = record.compared().map(|(_, value)| value).max_by(f64::total_cmp);
             let single = |(name, paper, ours): (&str, Option<f64>, Option<f64>)| {
                 let tolerance = self.workload_tolerance.unwrap_or(self.tolerance);
                 let numbers = Numbers { paper: paper?, ours: ours?, tolerance };
                 let holds = !far.iter().any(|other| other == name);
-                Some(PublishedValue::new(format!("{series}, {name}"), numbers, holds))
+                let stand_in = record.workloads.get(name).and_then(Value::as_f64);
+                let value = PublishedValue::new(format!("{series}, {name}"), numbers, holds);
+                Some(value.with_stand_in(stand_in))
             };
             let of = |(name, paper): (&String, &Value)| {
-                single((name, paper.as_f64(), record.workloads.get(name)?.as_f64()))
+                let ours = record.compared().find(|(other, _)| *other == name);
+                single((name, paper.as_f64(), ours.map(|(_, value)| value)))
             };
             let singles = record.paper_workloads.iter().filter_map(of);
             let highest = single((HIGHEST, record.paper_most, most));
@@ -241,15 +259,22 @@ impl Kind for DesignFigure {
         records.iter().flat_map(of).collect()
     }
 
+    fn about_programs(&self) -> String {
+        let file = self.programs.as_deref().map(programs::load);
+        file.and_then(Result::ok).map_or_else(String::new, |programs| programs.to_markdown())
+    }
+
     fn to_text(&self, records: &[&FigureRecord]) -> String {
         self.text(records)
     }
 
     fn plots(&self, records: &[&FigureRecord]) -> Result<Vec<ResultFile>, ReportError> {
         let Some(first) = records.first() else { return Ok(Vec::new()) };
-        let of = |workload: &String| {
-            let value = |record: &&FigureRecord| record.workloads.get(workload)?.as_f64();
-            (workload.clone(), records.iter().map(value).collect())
+        let of = |(name, _): (&str, f64)| {
+            let value = |record: &&FigureRecord| {
+                record.compared().find(|(other, _)| *other == name).map(|(_, value)| value)
+            };
+            (name.to_owned(), records.iter().map(value).collect())
         };
         let (title, reference) = match self.metric {
             Metric::Throughput => ("throughput over the baseline", Some(1.0)),
@@ -260,7 +285,7 @@ impl Kind for DesignFigure {
             figure: &self.name,
             title,
             bars: records.iter().map(|record| &*record.series).collect(),
-            programs: first.workloads.keys().map(of).collect(),
+            programs: first.compared().map(of).collect(),
             published: records.iter().map(|record| record.paper).collect(),
             means: records.iter().map(|record| Some(record.measured)).collect(),
             reference,
@@ -272,9 +297,11 @@ impl Kind for DesignFigure {
 impl DesignFigure {
     /// The values of single workloads.
     fn check_stated(&self) -> Result<(), String> {
+        let programs = self.check_programs()?;
+        let known: Vec<String> = self.workloads.iter().cloned().chain(programs).collect();
         let stated = || self.series.iter().flat_map(|series| series.workloads.keys());
-        if let Some(name) = stated().find(|name| !self.workloads.contains(name)) {
-            let known = self.workloads.join("', '");
+        if let Some(name) = stated().find(|name| !known.contains(name)) {
+            let known = known.join("', '");
             return Err(format!(
                 "a series has a value for '{name}', which is none of its workloads ('{known}'); \
                  correct the name, or add it to workloads"
@@ -293,6 +320,34 @@ impl DesignFigure {
             return Err(format!("far = {far}, but its series state {count} values of workloads"));
         }
         Ok(())
+    }
+
+    /// The names of the programs beside the workloads.
+    fn check_programs(&self) -> Result<Vec<String>, String> {
+        let Some(file) = &self.programs else { return Ok(Vec::new()) };
+        let programs = programs::load(file)?;
+        let baseline = self.baseline.as_deref().unwrap_or_default();
+        let names: Vec<&str> = programs.held().collect();
+        programs.check((&self.machine, baseline, Extent::Parallel), &names)?;
+        Ok(names.into_iter().map(str::to_owned).collect())
+    }
+
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        let designs = self.series.iter().map(|series| &*series.design).collect();
+        Some(Wanted { figure: &self.name, file: self.programs.as_deref()?, designs })
+    }
+
+    /// The workloads, and behind them the programs for which none stands.
+    fn columns<'a>(&'a self, plan: &'a Plan) -> Vec<&'a str> {
+        let workloads = plan.workloads();
+        let stated = self.series.iter().flat_map(|series| series.workloads.keys());
+        let mut columns = workloads.clone();
+        for name in stated.map(String::as_str) {
+            if !columns.contains(&name) {
+                columns.push(name);
+            }
+        }
+        columns
     }
 
     fn plan(&self, options: &FigureOptions) -> Result<Plan, LabError> {
@@ -379,11 +434,22 @@ impl Variable for FigureRecord {
     }
 
     fn measured(&self) -> f64 {
-        self.measured
+        self.stand_ins.unwrap_or(self.measured)
     }
 
     fn varied(&mut self) -> &mut Vec<VariedValue> {
         &mut self.varied
+    }
+}
+
+impl FigureRecord {
+    /// What is compared with the paper's values: the programs' where they were run, else the
+    /// workloads'.
+    fn compared(&self) -> impl Iterator<Item = (&str, f64)> {
+        let alone = self.programs.iter().filter(|(name, _)| !self.workloads.contains_key(*name));
+        self.workloads.iter().chain(alone).filter_map(|(name, measured)| {
+            Some((name.as_str(), self.programs.get(name).unwrap_or(measured).as_f64()?))
+        })
     }
 }
 
@@ -421,121 +487,9 @@ fn part(operations: u64, is_quick: bool) -> u64 {
     if is_quick { (operations / QUICK_DIVISOR).max(1) } else { operations }
 }
 
-/// A plan's point with the machine that it runs on.
-struct Shared {
-    machine_name: String,
-    machine: Machine,
-    points: Vec<Point>,
-    cells: Vec<Cell>,
-}
-
 /// How many values of single workloads are further apart than allowed.
 fn far(records: &[&FigureRecord]) -> usize {
     records.iter().map(|record| record.far.len()).sum()
-}
-
-fn is_same(left: &Point, right: &Point) -> bool {
-    let key = |point: &Point| (point.workload.clone(), point.design.text.clone(), point.threads);
-    let rest = |point: &Point| (point.operations, point.ribbon.clone());
-    // A cell has them filled in.
-    let entries = left.entries.zip(right.entries).is_none_or(|(left, right)| left == right);
-    key(left) == key(right) && rest(left) == rest(right) && entries
-}
-
-/// The points of all plans, each once, machine by machine.
-fn share(plans: &[Plan]) -> Vec<Shared> {
-    let mut shared: Vec<Shared> = Vec::new();
-    for plan in plans {
-        let known = shared.iter().position(|machine| machine.machine_name == plan.machine_name);
-        let place = known.unwrap_or_else(|| {
-            let (machine_name, machine) = (plan.machine_name.clone(), plan.machine.clone());
-            shared.push(Shared { machine_name, machine, points: Vec::new(), cells: Vec::new() });
-            shared.len() - 1
-        });
-        for point in &plan.points {
-            if !shared[place].points.iter().any(|other| is_same(other, point)) {
-                shared[place].points.push(point.clone());
-            }
-        }
-    }
-    shared
-}
-
-fn record(
-    figure: &DesignFigure,
-    series: &Series,
-    plan: &Plan,
-    cells: &[Cell],
-    options: &FigureOptions,
-) -> Option<FigureRecord> {
-    let ribbon = series.ribbon.as_ref().map(CellRibbon::options);
-    let cell = |workload: &str, design: &str, ribbon: &Option<RibbonOptions>| {
-        let wanted = |point: &&Point| {
-            point.workload == workload && point.design.text == design && point.ribbon == *ribbon
-        };
-        let wanted = plan.points.iter().find(wanted)?;
-        cells.iter().find(|cell| is_same(&cell.point, wanted))
-    };
-    let (mut workloads, mut flushed) = (Map::new(), BTreeMap::new());
-    let (mut values, mut far, mut is_right) = (Vec::new(), Vec::new(), true);
-    for workload in plan.workloads() {
-        let ours = cell(workload, series.design_of(workload), &ribbon)?;
-        let faster = match &figure.baseline {
-            Some(baseline) => {
-                let baseline = series.baseline_of(workload, baseline);
-                ours.throughput / cell(workload, baseline, &None)?.throughput
-            }
-            None => 0.0,
-        };
-        let measured = match figure.metric {
-            Metric::Throughput => faster,
-            Metric::Time => 1.0 / faster,
-            Metric::ConflictingEpochs => ours.conflicting_epochs().unwrap_or(0.0),
-        };
-        is_right &= ours.broken.is_empty();
-        workloads.insert(workload.to_owned(), json!(measured));
-        flushed.extend(Flushed::of(ours).map(|flushed| (workload.to_owned(), flushed)));
-        values.push(measured);
-        let apart = series.workloads.get(workload).map(|paper| (measured - paper).abs());
-        if apart.zip(figure.workload_tolerance).is_some_and(|(apart, most)| apart > most) {
-            far.push(workload.to_owned());
-        }
-    }
-    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let apart = series.paper_most.map(|paper| (most - paper).abs());
-    if apart.zip(figure.workload_tolerance).is_some_and(|(apart, least)| apart > least) {
-        far.push(HIGHEST.to_owned());
-    }
-    let measured = mean(&values, figure.geometric);
-    let is_near = series.paper.is_none_or(|paper| (measured - paper).abs() <= figure.tolerance);
-    Some(FigureRecord {
-        figure: figure.name.clone(),
-        series: series.name.clone(),
-        point: "mean",
-        paper: series.paper,
-        measured,
-        tolerance: figure.tolerance,
-        holds: is_near && is_right,
-        workloads,
-        flushed,
-        paper_workloads: series.workloads.iter().map(|(k, v)| (k.clone(), json!(v))).collect(),
-        paper_most: series.paper_most,
-        far,
-        varied: Vec::new(),
-        design: series.design.clone(),
-        machine: plan.machine_name.clone(),
-        seed: options.seed,
-        operations: part(figure.operations.unwrap_or(plan::OPERATIONS), options.is_quick),
-        quick: options.is_quick,
-    })
-}
-
-fn mean(values: &[f64], geometric: bool) -> f64 {
-    let count = values.len() as f64;
-    match geometric {
-        true => (values.iter().map(|value| value.ln()).sum::<f64>() / count).exp(),
-        false => values.iter().sum::<f64>() / count,
-    }
 }
 
 #[cfg(test)]

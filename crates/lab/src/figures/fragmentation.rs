@@ -315,6 +315,16 @@ impl Kind for FragmentationFigure {
 }
 
 impl FragmentationFigure {
+    /// Without other readings of the paper.
+    pub(super) fn keep_what_is_held(&mut self) {
+        let is_held: Vec<bool> = self.ways.iter().map(|way| !way.is_reading).collect();
+        for program in &mut self.programs {
+            let papers = program.paper.iter().zip(&is_held);
+            program.paper = papers.filter(|(_, held)| **held).map(|(paper, _)| *paper).collect();
+        }
+        self.ways.retain(|way| !way.is_reading);
+    }
+
     fn jobs(&self, options: &FigureOptions) -> impl Iterator<Item = Job<'_>> {
         let entries = match (options.is_quick, options.is_full) {
             (true, _) => self.entries.div_ceil(QUICK_DIVISOR),

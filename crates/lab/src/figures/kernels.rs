@@ -4,6 +4,7 @@
 //! and its value the mean over the programs of cycles over cycles of the baseline. The papers'
 //! bars of the single programs are lost, but for what their texts say.
 
+use super::programs::{self, MeasuredPrograms, ProgramValue, Wanted};
 use super::varied::{self, Settings, Variable, Varied, VariedValue, Varying};
 use super::{FigureOptions, Kind, Numbers, PublishedValue, stem};
 use crate::LabError;
@@ -13,7 +14,6 @@ use crate::commands::kernels::{check_point, entry};
 use crate::engine::jobs::Runner;
 use crate::engine::options::{once, threads_of};
 use crate::engine::spent::Spent;
-use programs::MeasuredPrograms;
 use seawall_report::{ReportError, ResultFile};
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{KERNELS, KernelEntry};
@@ -21,11 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 mod plot;
-mod programs;
 mod text;
-
-pub use programs::ProgramValue;
-pub(super) use programs::find as find_programs;
 
 /// A figure of kernels, as its file describes it.
 #[derive(Clone, Debug, Deserialize)]
@@ -196,7 +192,8 @@ impl Kind for KernelFigure {
         once("series", &series).map_err(text)?;
         let is_series = |name: &String| self.series.iter().any(|series| series.name == *name);
         if let Some(name) = &self.programs {
-            programs::load(name)?.check(self, &names)?;
+            let like = (&*self.machine, &*self.baseline, self.extent);
+            programs::load(name)?.check(like, &names)?;
         }
         match &self.conflicts {
             Some(conflicts) if !is_series(&conflicts.series) => {
@@ -213,7 +210,8 @@ impl Kind for KernelFigure {
     ) -> Result<(Vec<KernelFigureRecord>, bool), LabError> {
         let varied = if options.is_varied { varied::copies(figures) } else { Vec::new() };
         let figures: Vec<&KernelFigure> = figures.iter().copied().chain(&varied).collect();
-        let (programs, mut is_whole) = programs::of(&figures, options, runner)?;
+        let wanted: Vec<Wanted<'_>> = figures.iter().filter_map(|figure| figure.wanted()).collect();
+        let (programs, mut is_whole) = programs::of(&wanted, options, runner)?;
         let mut records = Vec::new();
         let mut machines: Vec<String> =
             figures.iter().map(|figure| figure.machine_name()).collect();
@@ -265,9 +263,9 @@ impl Kind for KernelFigure {
             let value = format!("{}, {}", record.series, record.point);
             let (paper, ours) = (record.paper?, record.compared());
             let numbers = Numbers { paper, ours, tolerance: record.tolerance };
-            let stand_in = Some(record.measured).filter(|measured| *measured != ours);
-            let value = PublishedValue::new(value, numbers, record.holds?);
-            let value = PublishedValue { stand_in, ..value }.with_range(&record.varied);
+            let value = PublishedValue::new(value, numbers, record.holds?)
+                .with_stand_in(Some(record.measured))
+                .with_range(&record.varied);
             Some(if record.point == text::CONFLICTS { value.percent() } else { value })
         };
         records.iter().filter_map(of).collect()
@@ -319,6 +317,12 @@ impl KernelFigure {
     /// The machine and what is set on it.
     fn machine_name(&self) -> String {
         varied::machine_name(&self.machine, &self.settings)
+    }
+
+    /// The programs beside its kernels.
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        let designs = self.series.iter().map(|series| &*series.design).collect();
+        Some(Wanted { figure: &self.name, file: self.programs.as_deref()?, designs })
     }
 
     /// Its kernels.
@@ -416,8 +420,9 @@ impl View<'_> {
             let base = run(entry.name, &self.figure.baseline)?;
             let ratio = ours.cycles as f64 / base.cycles as f64;
             let record = self.run_record(ours, base);
-            let programs =
-                self.programs.map_or(Vec::new(), |programs| programs.values(entry.name, series));
+            let programs = self
+                .programs
+                .map_or(Vec::new(), |programs| programs.values(entry.name, &series.design));
             let held = programs.iter().find(|program| program.held);
             ratios.push(Ratios {
                 kernel: entry.name,
@@ -435,7 +440,8 @@ impl View<'_> {
         records.extend(self.means(series, &ratios));
         if let Some(stated) = self.figure.conflicts.as_ref().filter(|c| c.series == series.name) {
             let percent = 100.0 * conflicts[0] as f64 / (conflicts[0] + conflicts[1]).max(1) as f64;
-            let of_programs = self.programs.and_then(|programs| programs.inter_percent(series));
+            let of_programs =
+                self.programs.and_then(|programs| programs.inter_percent(&series.design));
             let programs = of_programs.map(|value| self.of_programs(value)).into_iter().collect();
             let values = (Some(stated.inter_percent), percent, programs);
             let record = self.record(series, text::CONFLICTS, values, None);

@@ -400,6 +400,11 @@ impl MovingFigure {
         all
     }
 
+    /// Without what the paper does not have, and other readings.
+    pub(super) fn keep_what_is_held(&mut self) {
+        self.series.retain(|series| !series.is_ours);
+    }
+
     fn published(&self) -> impl Iterator<Item = &MovingSeries> {
         self.series.iter().filter(|series| !series.is_ours)
     }

@@ -57,7 +57,7 @@ impl Page<'_> {
         let mut text = "\n| value | paper | ours |".to_owned();
         let mut line = "|---|---:|---:|".to_owned();
         for (name, _) in
-            [("kernels alone", has_kernels), ("range", has_range)].iter().filter(|(_, has)| *has)
+            [("stand-in", has_kernels), ("range", has_range)].iter().filter(|(_, has)| *has)
         {
             let _ = write!(text, " {name} |");
             line += "---:|";

@@ -65,6 +65,11 @@ impl PublishedValue {
         PublishedValue { range: (!varied.is_empty()).then_some(range), ..self }
     }
 
+    /// The same, with what stands for a program whose value is compared.
+    pub(super) fn with_stand_in(self, stand_in: Option<f64>) -> PublishedValue {
+        PublishedValue { stand_in: stand_in.filter(|it| *it != self.numbers.ours), ..self }
+    }
+
     /// The same, of which something is not public.
     pub(super) fn not_public(self, why: &str) -> PublishedValue {
         PublishedValue { reproduced: Reproduced::NotPublic(why.to_owned()), ..self }

@@ -333,6 +333,24 @@ fn what_is_kept_is_not_run_again_and_comes_out_the_same() {
 }
 
 #[test]
+fn other_readings_and_our_own_forms_run_with_varied_alone() {
+    let plan = |is_varied: bool| {
+        let figures = vec!["isca22-fig15".to_owned(), "isca22-table3".to_owned()];
+        let plan = FigureOptions { figures, is_varied, ..FigureOptions::default() }.plan().unwrap();
+        let [Figure::Moving(bars), Figure::Fragmentation(table)] = &plan.figures[..] else {
+            panic!("of other kinds")
+        };
+        let stated = table.programs.iter().map(|program| program.paper.len());
+        assert!(stated.eq(table.programs.iter().map(|_| table.ways.len())));
+        let series = bars.series.iter().map(|series| series.name.clone());
+        series.chain(table.ways.iter().map(|way| way.name.clone())).collect::<Vec<_>>()
+    };
+    let held = ["espresso", "sfccd", "ffccd", "ffccd+checklookup", "normal", "relaxed"];
+    assert_eq!(plan(false), held);
+    assert_eq!(plan(true).len(), 14 + 4);
+}
+
+#[test]
 fn a_small_figure_of_fragmentation_is_run_told_and_the_same_again() {
     let run = || small_of("isca22-table3", ("entries = 156_250", "entries = 10_000"), "AVL");
     let figures = run();

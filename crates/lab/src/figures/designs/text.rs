@@ -2,9 +2,11 @@
 
 use super::{DesignFigure, FigureRecord, HIGHEST, Metric, far, part};
 use crate::cell::Flushed;
+use crate::figures::programs::{self, MeasuredPrograms};
 use crate::figures::varied;
 use seawall_report::{plain_table, text_of};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 fn percent(value: f64) -> String {
@@ -29,7 +31,7 @@ impl DesignFigure {
             "  ours:  {machine}, {operations} operations per thread{others}, seed {seed}{quick}\n"
         );
         let mut head = vec!["series", "paper", "ours", "difference", "holds"];
-        head.extend(first.workloads.keys().map(String::as_str));
+        head.extend(first.compared().map(|(name, _)| name));
         let mut table = plain_table(&head, 1..head.len());
         for record in records {
             self.rows(record).into_iter().for_each(|row| {
@@ -58,14 +60,16 @@ impl DesignFigure {
             text.push(')');
         }
         text += if self.is_ordered(records) {
-            "; the order of the series is the paper's\n\n"
+            "; the order of the series is the paper's\n"
         } else {
-            "; the order of the series is NOT the paper's\n\n"
+            "; the order of the series is NOT the paper's\n"
         };
+        text += &self.about(records);
+        text.push('\n');
         let columns = records.iter().map(|record| varied::Column {
             series: &record.series,
             paper: record.paper,
-            measured: record.measured,
+            measured: record.stand_ins.unwrap_or(record.measured),
             varied: &record.varied,
         });
         let columns: Vec<_> = columns.collect();
@@ -75,31 +79,45 @@ impl DesignFigure {
     /// The lines of a table for one series.
     fn rows(&self, record: &FigureRecord) -> Vec<Vec<String>> {
         let number = |value: f64| self.number(value);
+        let names: Vec<&str> = record.compared().map(|(name, _)| name).collect();
         let mut row = vec![record.series.clone()];
         row.extend(self.beside(record));
-        let workloads = record.workloads.iter().map(|(name, value)| {
-            let mark = if record.far.contains(name) { "!" } else { "" };
-            value.as_f64().map_or(String::new(), number) + mark
-        });
-        row.extend(workloads);
+        row.extend(record.compared().map(|(name, value)| {
+            let mark = if record.far.iter().any(|far| far == name) { "!" } else { "" };
+            number(value) + mark
+        }));
         let mut rows = vec![row];
+        let below = |name: &str, first: [String; 2], of: &dyn Fn(&str) -> String| {
+            let blank = [String::new(), String::new()];
+            let head = std::iter::once(name.to_owned()).chain(first).chain(blank);
+            head.chain(names.iter().map(|name| of(name))).collect::<Vec<_>>()
+        };
+        let empty = || [String::new(), String::new()];
         if !record.flushed.is_empty() {
             let share = |of: fn(&Flushed) -> f64, name: &str| {
-                let rest = std::iter::repeat_n(String::new(), 4);
-                let shares = record.workloads.keys().map(|name| record.flushed.get(name));
-                let shares = shares.map(|all| all.map_or(String::new(), |all| percent(of(all))));
-                std::iter::once(name.to_owned()).chain(rest).chain(shares).collect::<Vec<_>>()
+                let of = |name: &str| {
+                    record.flushed.get(name).map_or(String::new(), |all| percent(of(all)))
+                };
+                below(name, empty(), &of)
             };
             rows.push(share(|all| all.by_flushers, "  by flushers"));
             rows.push(share(|all| all.skipped, "  skipped"));
         }
+        if let Some(mean) = record.stand_ins {
+            let of = |name: &str| match record.programs.contains_key(name) {
+                true => {
+                    record.workloads.get(name).and_then(Value::as_f64).map_or("-".into(), number)
+                }
+                false => String::new(),
+            };
+            rows.push(below("  stand-ins", [String::new(), number(mean)], &of));
+        }
         if !record.paper_workloads.is_empty() {
-            let stated = record.workloads.keys().map(|name| record.paper_workloads.get(name));
-            let stated = stated.map(|value| value.and_then(Value::as_f64));
-            let mut row = vec!["  paper's".to_owned()];
-            row.extend(std::iter::repeat_n(String::new(), 4));
-            row.extend(stated.map(|value| value.map_or("-".into(), number)));
-            rows.push(row);
+            let of = |name: &str| {
+                let stated = record.paper_workloads.get(name).and_then(Value::as_f64);
+                stated.map_or("-".into(), number)
+            };
+            rows.push(below("  paper's", empty(), &of));
         }
         rows
     }
@@ -107,11 +125,22 @@ impl DesignFigure {
     /// The paper's highest value and ours, if it states one.
     fn highest(&self, record: &FigureRecord) -> String {
         let Some(paper) = record.paper_most else { return String::new() };
-        let ours = record.workloads.values().filter_map(Value::as_f64);
+        let ours = record.compared().map(|(_, value)| value);
         let ours = self.number(ours.fold(f64::NEG_INFINITY, f64::max));
         let mark = if record.far.iter().any(|far| far == HIGHEST) { "!" } else { "" };
         let (name, paper) = (&record.series, self.number(paper));
         format!("\n  {name}: highest {ours}{mark}, the paper's {paper}\n")
+    }
+
+    /// Where the values of programs are from.
+    fn about(&self, records: &[&FigureRecord]) -> String {
+        let file = self.programs.as_deref().and_then(|name| programs::load(name).ok());
+        let Some(file) = file else { return String::new() };
+        let names: BTreeSet<&str> =
+            records.iter().flat_map(|record| record.programs.keys()).map(String::as_str).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        let MeasuredPrograms { measured, compiler, .. } = file;
+        format!("  programs themselves: {names}; with {compiler} on {measured}\n")
     }
 
     /// The paper's mean, ours, how far apart they are, and whether that holds.
@@ -162,9 +191,11 @@ mod tests {
             point: "mean",
             paper: Some(paper),
             measured,
+            stand_ins: None,
             tolerance: 0.06,
             holds: (measured - paper).abs() <= 0.06,
             workloads: Map::from_iter([("hash".to_owned(), json!(measured))]),
+            programs: Map::new(),
             flushed: Default::default(),
             paper_workloads: Map::new(),
             paper_most: None,

@@ -1,6 +1,7 @@
 //! What `seawall reproduce` prints of a figure of kernels.
 
-use super::{KernelFigure, KernelFigureRecord, KernelSeries, RunRecord, programs};
+use super::{KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
+use crate::figures::programs;
 use crate::figures::varied;
 use seawall_report::{plain_table, text_of};
 use std::collections::BTreeSet;

@@ -1,10 +1,9 @@
-//! The programs themselves beside the kernels that stand for them.
+//! The papers' programs themselves beside the kernels and workloads that stand for them.
 //!
-//! What the paper ran, compiled with `seawall cc`, runs whole on the simulated machine. The sources
-//! are not part of seawall: files of `validation/programs` say what was run, and what came out on
-//! the day that they name. `--programs` runs them again where a user has them.
+//! What the paper ran, compiled with `seawall cc`, runs on the simulated machine. The sources are
+//! not part of seawall: files of `validation/programs` say what was run, and what came out on the
+//! day that they name. `--programs` runs them again where a user has them.
 
-use super::{KernelFigure, KernelSeries};
 use crate::LabError;
 use crate::commands::kernels::KernelOptions;
 use crate::commands::kernels::point::Extent;
@@ -20,8 +19,10 @@ use std::path::{Path, PathBuf};
 
 /// The files that come with seawall: name and text.
 const FILES: &[(&str, &str)] = &[
-    ("micro15", include_str!("../../../../../validation/programs/micro15.toml")),
-    ("tsoper21", include_str!("../../../../../validation/programs/tsoper21.toml")),
+    ("asap22", include_str!("../../../../validation/programs/asap22.toml")),
+    ("hops17", include_str!("../../../../validation/programs/hops17.toml")),
+    ("micro15", include_str!("../../../../validation/programs/micro15.toml")),
+    ("tsoper21", include_str!("../../../../validation/programs/tsoper21.toml")),
 ];
 /// Stands for the folder of the programs in a command.
 const FOLDER: &str = "{dir}";
@@ -47,8 +48,8 @@ pub(super) struct MeasuredPrograms {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MeasuredProgram {
-    /// The kernel that stands for it.
-    kernel: String,
+    /// That of the kernel or workload that stands for it, if there is one.
+    name: String,
     /// Which of several ways to build it.
     variant: Option<String>,
     /// Where the sources are from.
@@ -59,6 +60,12 @@ struct MeasuredProgram {
     command: String,
     /// What it reads from standard input, in that folder.
     input: Option<String>,
+    /// What of its memory is persistent.
+    #[serde(default)]
+    pm: Persistence,
+    /// It empties the caches itself before what is measured.
+    #[serde(default)]
+    cold: bool,
     /// It is compared with the paper, and not only shown.
     #[serde(default = "yes")]
     held: bool,
@@ -67,6 +74,16 @@ struct MeasuredProgram {
     /// They are of today.
     #[serde(skip)]
     again: bool,
+}
+
+/// What of a program's memory is persistent, as `--pm` has it.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Persistence {
+    Files,
+    Heap,
+    #[default]
+    All,
 }
 
 fn yes() -> bool {
@@ -93,9 +110,19 @@ pub struct ProgramValue {
     pub again: bool,
 }
 
-/// An error if `folder` has none of the programs that `figures` name.
-pub(in crate::figures) fn find(figures: &[&KernelFigure], folder: &Path) -> Result<(), LabError> {
-    let files = figures.iter().filter_map(|figure| load(figure.programs.as_ref()?).ok());
+/// The programs that a figure has beside its own, and the designs that they run under.
+pub(super) struct Wanted<'a> {
+    pub(super) figure: &'a str,
+    pub(super) file: &'a str,
+    pub(super) designs: Vec<&'a str>,
+}
+
+/// An error if `folder` has none of the programs of these files.
+pub(super) fn find<'a>(
+    files: impl Iterator<Item = &'a str>,
+    folder: &Path,
+) -> Result<(), LabError> {
+    let files = files.filter_map(|file| load(file).ok());
     let files: Vec<PathBuf> =
         files.flat_map(|file| file.programs).map(|program| program.file(folder)).collect();
     if files.iter().any(|file| file.is_file()) {
@@ -108,26 +135,27 @@ pub(in crate::figures) fn find(figures: &[&KernelFigure], folder: &Path) -> Resu
     })
 }
 
-/// The programs of each file that `figures` name, run again where `options` say where they are;
-/// and whether all of those were run to their end.
+/// The programs of each file that is wanted, run again where `options` say where they are; and
+/// whether all of those were run to their end.
 pub(super) fn of(
-    figures: &[&KernelFigure],
+    wanted: &[Wanted<'_>],
     options: &FigureOptions,
     runner: &Runner<'_>,
 ) -> Result<(BTreeMap<String, MeasuredPrograms>, bool), LabError> {
-    let names: BTreeSet<&String> =
-        figures.iter().filter_map(|figure| figure.programs.as_ref()).collect();
     let (mut all, mut is_whole) = (BTreeMap::new(), true);
-    for name in names {
-        let mut programs =
-            load(name).map_err(|what| LabError::Figure { name: figures[0].name.clone(), what })?;
+    for Wanted { figure, file, .. } in wanted {
+        if all.contains_key(*file) {
+            continue;
+        }
+        let wrong = |what| LabError::Figure { name: (*figure).to_owned(), what };
+        let mut programs = load(file).map_err(wrong)?;
         if let Some(folder) = &options.programs {
-            let of_file = figures.iter().filter(|figure| figure.programs.as_ref() == Some(name));
-            let series = of_file.flat_map(|figure| &figure.series);
-            let designs: BTreeSet<String> = series.map(|series| series.design.clone()).collect();
+            let of_file = wanted.iter().filter(|other| other.file == *file);
+            let designs: BTreeSet<&str> =
+                of_file.flat_map(|other| &other.designs).copied().collect();
             is_whole &= programs.run(folder, &designs, options, runner)?;
         }
-        all.insert(name.clone(), programs);
+        all.insert((*file).to_owned(), programs);
     }
     Ok((all, is_whole))
 }
@@ -144,7 +172,7 @@ impl MeasuredPrograms {
     fn run(
         &mut self,
         folder: &Path,
-        designs: &BTreeSet<String>,
+        designs: &BTreeSet<&str>,
         options: &FigureOptions,
         runner: &Runner<'_>,
     ) -> Result<bool, LabError> {
@@ -154,12 +182,13 @@ impl MeasuredPrograms {
                 continue;
             }
             let of_program = KernelOptions {
-                designs: designs.iter().cloned().collect(),
+                designs: designs.iter().map(|&design| design.to_owned()).collect(),
                 machine: machine.clone(),
                 baseline: baseline.clone(),
                 crashes: 0,
                 seed: options.seed,
                 jobs: options.jobs,
+                cold: program.cold,
                 program: program.options(folder, extent),
                 ..KernelOptions::default()
             };
@@ -180,14 +209,19 @@ impl MeasuredPrograms {
         Ok(true)
     }
 
-    /// What the programs of `kernel` took under a series, over the baseline.
-    pub(super) fn values(&self, kernel: &str, series: &KernelSeries) -> Vec<ProgramValue> {
-        let of_kernel = self.programs.iter().filter(|program| program.kernel == kernel);
-        let values = of_kernel.filter_map(|program| {
+    /// The programs that are compared, by name.
+    pub(super) fn held(&self) -> impl Iterator<Item = &str> {
+        self.programs.iter().filter(|program| program.held).map(|program| &*program.name)
+    }
+
+    /// What the programs of that name took under a design, over the baseline.
+    pub(super) fn values(&self, name: &str, design: &str) -> Vec<ProgramValue> {
+        let of_name = self.programs.iter().filter(|program| program.name == name);
+        let values = of_name.filter_map(|program| {
             let cycles = |design: &str| Some(program.runs.get(design)?.cycles as f64);
             Some(ProgramValue {
-                name: program.name(),
-                value: cycles(&series.design)? / cycles(&self.baseline)?,
+                name: program.label(),
+                value: cycles(design)? / cycles(&self.baseline)?,
                 held: program.held,
                 again: program.again,
             })
@@ -196,9 +230,9 @@ impl MeasuredPrograms {
     }
 
     /// Conflicts between threads in per cent of all, in the programs that are compared.
-    pub(super) fn inter_percent(&self, series: &KernelSeries) -> Option<f64> {
+    pub(super) fn inter_percent(&self, design: &str) -> Option<f64> {
         let held = self.programs.iter().filter(|program| program.held);
-        let conflicts = held.map(|program| program.runs.get(&series.design)?.conflicts);
+        let conflicts = held.map(|program| program.runs.get(design)?.conflicts);
         let conflicts: Option<Vec<[u64; 2]>> = conflicts.collect();
         let sum = |at: usize| -> Option<u64> {
             Some(conflicts.as_ref()?.iter().map(|both| both[at]).sum())
@@ -227,7 +261,7 @@ impl MeasuredPrograms {
             let _ = writeln!(
                 text,
                 "| {}{} | {} | `{}{}` | {} |",
-                program.kernel,
+                program.name,
                 variant.unwrap_or_default(),
                 program.source,
                 program.command.replace(&format!("{FOLDER}/"), ""),
@@ -238,16 +272,21 @@ impl MeasuredPrograms {
         text
     }
 
-    /// What is wrong with the file for a figure with these kernels and series.
-    pub(super) fn check(&self, figure: &KernelFigure, kernels: &[&str]) -> Result<(), String> {
-        let is_like = (&self.machine, &self.baseline) == (&figure.machine, &figure.baseline);
-        if !is_like || self.extent != figure.extent {
+    /// What is wrong with the file for a figure on that machine, over that baseline.
+    pub(super) fn check(
+        &self,
+        (machine, baseline, extent): (&str, &str, Extent),
+        names: &[&str],
+    ) -> Result<(), String> {
+        let of = |name: &str| name.split(':').next().map(str::to_owned);
+        let is_like = of(&self.machine) == of(machine) && self.baseline == baseline;
+        if !is_like || self.extent != extent {
             let what = "its programs ran on another machine, over another baseline, or in part";
             return Err(what.into());
         }
         for program in &self.programs {
-            if !kernels.contains(&&*program.kernel) {
-                return Err(format!("'{}' of its programs is none of its kernels", program.kernel));
+            if !names.contains(&&*program.name) {
+                return Err(format!("'{}' of its programs is none of its kernels", program.name));
             }
             for design in program.runs.keys() {
                 Choice::parse(design).map_err(|error| error.to_string())?;
@@ -258,7 +297,7 @@ impl MeasuredPrograms {
 }
 
 impl MeasuredProgram {
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         match &self.variant {
             Some(variant) => format!("program, {variant}"),
             None => "program".into(),
@@ -269,7 +308,11 @@ impl MeasuredProgram {
         ProgramOptions {
             command: Some(self.in_folder(folder)),
             input: self.input.as_ref().map(|input| folder.join(input)),
-            pm: Some(PmChoice::All),
+            pm: Some(match self.pm {
+                Persistence::Files => PmChoice::Files,
+                Persistence::Heap => PmChoice::Heap,
+                Persistence::All => PmChoice::All,
+            }),
             from: Some(match extent {
                 Extent::Whole => FromChoice::Start,
                 Extent::Parallel | Extent::Bare => FromChoice::Threads,
@@ -293,7 +336,7 @@ impl MeasuredProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Figure;
+    use crate::figures::{Figure, KernelFigure};
 
     fn figure(name: &str) -> KernelFigure {
         match Figure::load(name).unwrap() {
@@ -309,9 +352,9 @@ mod tests {
             let programs = load(figure.programs.as_ref().unwrap()).unwrap();
             for series in figure.series.iter().filter(|series| series.name != "naive") {
                 for program in &programs.programs {
-                    let of_kernel = programs.values(&program.kernel, series);
-                    let value = of_kernel.iter().find(|value| value.name == program.name());
-                    let value = value.unwrap_or_else(|| panic!("{}", program.kernel));
+                    let of_kernel = programs.values(&program.name, &series.design);
+                    let value = of_kernel.iter().find(|value| value.name == program.label());
+                    let value = value.unwrap_or_else(|| panic!("{}", program.name));
                     assert!((0.5..8.0).contains(&value.value), "{name}: {value:?}");
                     assert_eq!(value.held, program.held);
                 }
@@ -323,10 +366,10 @@ mod tests {
     fn one_way_to_build_a_program_is_compared_and_the_others_are_shown() {
         let figure = figure("micro15-fig14");
         let programs = load("micro15").unwrap();
-        let values = programs.values("intruder", &figure.series[0]);
+        let values = programs.values("intruder", &figure.series[0].design);
         let names: Vec<_> = values.iter().map(|value| (&*value.name, value.held)).collect();
         assert_eq!(names, [("program, TL2", true), ("program, one lock", false)]);
-        let inter = programs.inter_percent(&figure.series[0]).unwrap();
+        let inter = programs.inter_percent(&figure.series[0].design).unwrap();
         assert!((50.0..100.0).contains(&inter), "{inter}");
         let markdown = programs.to_markdown();
         assert!(markdown.contains("| intruder, TL2 | STAMP 9222e27"), "{markdown}");
@@ -336,7 +379,7 @@ mod tests {
     #[test]
     fn a_folder_with_blanks_in_its_name_is_one_word_of_the_command() {
         let programs = load("micro15").unwrap();
-        let dedup = programs.programs.iter().find(|it| it.kernel == "dedup").unwrap();
+        let dedup = programs.programs.iter().find(|it| it.name == "dedup").unwrap();
         let command = dedup.in_folder(Path::new("/my programs"));
         let words = shlex::split(&command).unwrap();
         assert_eq!(words[0], "/my programs/dedup/dedup");
