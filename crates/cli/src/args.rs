@@ -1,6 +1,7 @@
 //! What can be typed: the commands, each with the options that its experiment has.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use seawall_lab::bench::{BenchOptions, CcBenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreBenchOptions, ExploreCommand};
 use seawall_lab::litmus::LitmusOptions;
@@ -70,6 +71,16 @@ pub(crate) enum Command {
     Pool(PoolCommand),
     /// Say what this machine can do for persistent memory
     Doctor,
+    /// Print completions for a shell: source <(seawall completions bash)
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write manual pages, of seawall and each command, to a folder
+    Man {
+        /// The folder; pages of the same names are replaced
+        folder: PathBuf,
+    },
     /// Run a function of a program on a pool; what `compare --check-entry` starts
     #[command(hide = true)]
     ProgramCheck {

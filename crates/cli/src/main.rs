@@ -9,10 +9,11 @@ mod compiler;
 #[cfg(test)]
 mod pages;
 mod run;
+mod shell;
 mod stop;
 
 use clap::Parser;
-use seawall_lab::{EndWithoutMemory, ignore_size_limit};
+use seawall_lab::{EndWithoutMemory, ignore_size_limit, similar_name};
 use seawall_report::tell;
 use std::process::ExitCode;
 
@@ -36,6 +37,9 @@ fn main() -> ExitCode {
                     tell(format_args!("  {cause}"));
                 }
                 said = cause;
+            }
+            if let Some(name) = similar_name(error.as_ref()) {
+                tell(format_args!("\n  tip: a similar name exists: '{name}'"));
             }
             ExitCode::from(2)
         }

@@ -1,6 +1,7 @@
 //! Does what was typed, prints it, and says how it ended.
 
 use crate::args::{BenchCommand, Command, PoolCommand, ShowCommand, What};
+use crate::shell;
 use crate::stop::Stop;
 use anyhow::Result;
 use seawall_lab::pool::ExamineOptions;
@@ -67,6 +68,8 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
         Command::Pool(PoolCommand::Check(options)) => {
             experiment(&ExamineOptions { is_brief: true, ..options })
         }
+        Command::Completions { shell } => shell::completions(shell),
+        Command::Man { folder } => shell::manual(&folder),
         Command::Doctor => say(&Doctor::examine().to_string()),
     }
 }
@@ -135,7 +138,7 @@ fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
     Ok(published?)
 }
 
-fn say(text: &str) -> Result<Verdict> {
+pub(crate) fn say(text: &str) -> Result<Verdict> {
     print(text)?;
     Ok(Verdict::Fine)
 }

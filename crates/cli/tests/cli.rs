@@ -51,6 +51,36 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
+fn a_name_like_an_unknown_one_is_offered() {
+    refuses(&["compare", "--designs", "lbq"], &["tip: a similar name exists: 'lb"]);
+    refuses(&["run", "hsh"], &["tip: a similar name exists: 'hash'"]);
+    refuses(&["explore", "btre"], &["tip: a similar name exists: 'btree'"]);
+    refuses(&["corpus", "p-clth"], &["tip: a similar name exists: 'p-clht"]);
+    refuses(&["litmus", "--designs", "hopps"], &["tip: a similar name exists: 'hops'"]);
+    refuses(&["show", "machine", "micro51"], &["tip: a similar name exists: 'micro15'"]);
+    let nothing_alike = run(2, &["compare", "--designs", "zzz"]);
+    assert!(!nothing_alike.contains("tip"), "{nothing_alike}");
+}
+
+#[test]
+fn completions_and_manual_pages_have_the_commands_and_their_flags() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(0, &["completions", shell]);
+        assert!(script.contains("reproduce") && script.contains("crashes"), "{shell}");
+    }
+    let script = run(0, &["completions", "bash"]);
+    let checked = Command::new("bash").args(["-n", "-c", &script]).status();
+    assert!(checked.is_ok_and(|status| status.success()), "bash cannot read it");
+    let folder = tempfile::tempdir().unwrap();
+    run(0, &["man", path(folder.path())]);
+    let page = fs::read_to_string(folder.path().join("seawall-compare.1")).unwrap();
+    assert!(page.contains("\\-\\-crashes"), "{page}");
+    assert!(folder.path().join("seawall.1").exists());
+    let file = folder.path().join("seawall.1");
+    refuses(&["man", path(&file)], &["seawall.1"]);
+}
+
+#[test]
 fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["compare", "--designs", "lbq"], &["lbq", "lb-idt", "lbpp"]);
     refuses(&["compare", "--designs", "lbpp:epoch=3"], &["epoch", "epochs", "registers"]);

@@ -9,6 +9,7 @@ pub mod litmus;
 pub mod pool;
 pub(crate) mod program;
 pub mod run;
+pub(crate) mod similar;
 pub(crate) mod sweep;
 pub mod validate;
 pub(crate) mod whisper;

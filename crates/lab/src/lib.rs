@@ -35,6 +35,7 @@ pub use commands::program::{
     FenceChoice, FromChoice, PmChoice, ProfileRecord, ProgramExperiment, ProgramOptions,
     ProgramRecord, Programs,
 };
+pub use commands::similar::similar_name;
 pub use commands::sweep::{Sweep, SweepError, SweepOptions, SweepPlan};
 pub use commands::whisper::{
     Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,

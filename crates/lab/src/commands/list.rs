@@ -34,6 +34,25 @@ pub enum Listing {
 }
 
 impl Listing {
+    /// All names of it.
+    pub fn names(self) -> Vec<String> {
+        let names: Vec<&str> = match self {
+            Listing::Designs => DESIGNS.iter().map(|design| design.name).collect(),
+            Listing::Workloads => WORKLOADS.iter().map(|workload| workload.name).collect(),
+            Listing::Kernels => {
+                KERNELS.iter().chain(CHECKPOINTED).map(|kernel| kernel.name).collect()
+            }
+            Listing::Machines => MACHINES.iter().map(|(name, _)| *name).collect(),
+            Listing::Models => Model::names(),
+            Listing::Mixes => MIXES.iter().map(|mix| mix.name).collect(),
+            Listing::Figures => {
+                return Figure::known().iter().map(|figure| figure.name().to_owned()).collect();
+            }
+            Listing::Corpus => all_cases().map(|case| case.about().name).collect(),
+        };
+        names.into_iter().map(str::to_owned).collect()
+    }
+
     /// Names with a line each.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub struct Corpus {
 /// There is no case of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no case of the corpus is called `{0}`, or begins so; see `seawall list corpus`")]
-pub struct UnknownCase(String);
+pub struct UnknownCase(pub(crate) String);
 
 impl Corpus {
     /// Rows that are not as they should be.
