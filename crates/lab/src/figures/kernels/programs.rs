@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 
 /// The files that come with seawall: name and text.
 const FILES: &[(&str, &str)] = &[
-    ("micro15", include_str!("../../../../../validation/programs/micro15.toml")),
-    ("tsoper21", include_str!("../../../../../validation/programs/tsoper21.toml")),
+    ("micro15", include_str!("../../../validation/programs/micro15.toml")),
+    ("tsoper21", include_str!("../../../validation/programs/tsoper21.toml")),
 ];
 /// Stands for the folder of the programs in a command.
 const FOLDER: &str = "{dir}";
