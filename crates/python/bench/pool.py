@@ -26,6 +26,7 @@ ROUNDS = 3
 KEYS = [b"key-%012d" % number for number in range(1000)]
 Change = Callable[[bytes, bytes], object]
 
+DOMAINS: tuple[Literal["line"], Literal["page"]] = ("line", "page")
 KILLED, POWER = "a killed process", "a power failure"
 BETWEEN = "a power failure between two changes"
 NOTHING = "nothing that is promised"
@@ -78,20 +79,26 @@ def ways(folder: Path) -> list[tuple[str, str, Any]]:
     """What is measured: its name, what it survives, and how it is opened."""
     kind = dbm.whichdb(str(probe(folder))) or "dbm"
     has_sync = kind == "dbm.gnu"
-    with seawall.open(folder / "probe.pool", domain="line") as opened:
-        line = POWER if opened.survives_power_failure else KILLED
+    line, page = (survived(folder, domain) for domain in DOMAINS)
+    between = BETWEEN if page == POWER else NOTHING
     rows: list[tuple[str, str, Any]] = [
         ("seawall, line", line, lambda at: pool(at, "line")),
         ("sqlite3, synchronous = off", KILLED, lambda at: sqlite(at, "off")),
         (kind, NOTHING, lambda at: a_dbm(at, False)),
         (f"shelve on {kind}", NOTHING, lambda at: a_shelf(at, False)),
-        ("seawall, page", POWER, lambda at: pool(at, "page")),
-        ("sqlite3, synchronous = full", POWER, lambda at: sqlite(at, "full")),
+        ("seawall, page", page, lambda at: pool(at, "page")),
+        ("sqlite3, synchronous = full", page, lambda at: sqlite(at, "full")),
     ]
     if has_sync:
-        rows.append((f"{kind}, sync()", BETWEEN, lambda at: a_dbm(at, True)))
-        rows.append((f"shelve on {kind}, sync()", BETWEEN, lambda at: a_shelf(at, True)))
+        rows.append((f"{kind}, sync()", between, lambda at: a_dbm(at, True)))
+        rows.append((f"shelve on {kind}, sync()", between, lambda at: a_shelf(at, True)))
     return rows
+
+
+def survived(folder: Path, domain: Literal["line", "page"]) -> str:
+    """What a pool there survives; a medium that forgets does so for all of them."""
+    with seawall.open(folder / f"{domain}.pool", domain=domain) as opened:
+        return POWER if opened.survives_power_failure else KILLED
 
 
 def probe(folder: Path) -> Path:
