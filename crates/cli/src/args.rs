@@ -1,6 +1,6 @@
 //! What can be typed: the commands, each with the options that its experiment has.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use seawall_lab::bench::{BenchOptions, CcBenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreBenchOptions, ExploreCommand};
@@ -8,7 +8,9 @@ use seawall_lab::litmus::LitmusOptions;
 use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::RunCommand;
 use seawall_lab::validate::ValidateOptions;
-use seawall_lab::{CompareOptions, FigureOptions, KernelOptions, SweepOptions, WhisperOptions};
+use seawall_lab::{
+    CompareOptions, FigureOptions, KernelOptions, Listing, SweepOptions, WhisperOptions,
+};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -61,7 +63,7 @@ pub(crate) enum Command {
     /// List what there is
     List {
         /// What to list
-        what: What,
+        what: Listing,
     },
     /// Show a machine or a design in full
     #[command(subcommand)]
@@ -129,23 +131,11 @@ pub(crate) struct CompilerArguments {
     pub(crate) words: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum What {
-    Designs,
-    Workloads,
-    Kernels,
-    Machines,
-    Figures,
-    Models,
-    Mixes,
-    Corpus,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum ShowCommand {
     /// All keys of a machine with value, unit and origin; a file to copy and change
     Machine {
-        /// Machine, or the path of a .toml file
+        /// Machine, or the path of a .toml file, each with :KEY=VALUE for other numbers
         name: String,
     },
     /// What a design is, what it promises, and its parameters

@@ -1,13 +1,15 @@
 //! Does what was typed, prints it, and says how it ended.
 
-use crate::args::{BenchCommand, Command, PoolCommand, ShowCommand, What};
+use crate::args::{BenchCommand, Command, PoolCommand, ShowCommand};
 use crate::shell;
 use crate::stop::Stop;
 use anyhow::Result;
 use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::{NativeError, RunCommand};
 use seawall_lab::{Doctor, Listing, show_design, show_machine};
-use seawall_report::{Experiment, Finished, Form, Output, Progress, Report, ReportError, tell};
+use seawall_report::{
+    Experiment, Finished, Form, Output, Progress, Report, ReportError, tell, write_results,
+};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -61,7 +63,7 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
         Command::Bench(BenchCommand::Dimms(options)) => experiment(&options),
         Command::Bench(BenchCommand::Explore(options)) => experiment(&options),
         Command::Bench(BenchCommand::Cc(options)) => experiment(&options),
-        Command::List { what } => say(&listing(what).to_text()?),
+        Command::List { what } => say(&what.to_text()?),
         Command::Show(ShowCommand::Machine { name }) => say(&show_machine(&name)?),
         Command::Show(ShowCommand::Design { name }) => say(&show_design(&name)?),
         Command::Pool(PoolCommand::Info(options)) => experiment(&options),
@@ -104,38 +106,15 @@ fn native(options: &RunCommand) -> Result<Verdict> {
     }
 }
 
-fn listing(what: What) -> Listing {
-    match what {
-        What::Designs => Listing::Designs,
-        What::Workloads => Listing::Workloads,
-        What::Kernels => Listing::Kernels,
-        What::Machines => Listing::Machines,
-        What::Figures => Listing::Figures,
-        What::Models => Listing::Models,
-        What::Mixes => Listing::Mixes,
-        What::Corpus => Listing::Corpus,
-    }
-}
-
-/// Prints the report, writes the outputs, and says where they are if not all is there. One that
-/// fails keeps none of the others from being tried; the first error is returned, others are said.
+/// Prints the report, writes the outputs, and says where they are if not all is there. A failure
+/// keeps nothing else from being tried; the first is returned, the others are said.
 fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
-    let mut published = print(&report.text());
-    for (form, output) in outputs {
-        let written = report.result(*form).and_then(|result| {
-            let finished = match report.finished() {
-                Finished::Some if result.is_empty_folder() => Finished::Nothing,
-                finished => finished,
-            };
-            output.put(finished, |path| result.write(path))
-        });
-        match (written, &published) {
-            (Ok(said), _) => said.iter().for_each(tell),
-            (Err(error), Ok(())) => published = Err(error),
-            (Err(error), Err(_)) => tell(format_args!("error: {error}")),
-        }
+    let printed = print(&report.text());
+    let written = write_results(report, outputs, tell);
+    if let (Err(_), Err(error)) = (&printed, &written) {
+        tell(format_args!("error: {error}"));
     }
-    Ok(published?)
+    Ok(printed.and(written)?)
 }
 
 pub(crate) fn say(text: &str) -> Result<Verdict> {

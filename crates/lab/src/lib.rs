@@ -36,11 +36,12 @@ pub use commands::program::{
     ProgramRecord, Programs,
 };
 pub use commands::similar::similar_name;
-pub use commands::sweep::{Sweep, SweepError, SweepOptions, SweepPlan};
+pub use commands::sweep::{OpenSweep, Sweep, SweepError, SweepOptions, SweepPlan, SweepTask};
 pub use commands::whisper::{
     Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,
 };
 pub use commands::{bench, explore, litmus, pool, run, validate};
+pub use engine::kept::build;
 pub use engine::options::{CRASHES, MACHINE, RequestOptions};
 pub use error::LabError;
 pub use figures::{
@@ -59,4 +60,5 @@ pub use seawall_native::{
     Doctor, Domain, DomainError, EndWithoutMemory, ignore_size_limit, on_stop,
 };
 pub use seawall_report::{Experiment, Progress, Report};
+pub use seawall_sim::{Choice, Machine};
 pub use seawall_workloads::{Flaw, RequestMix, UnknownFlaw, UnknownMix};

@@ -2,7 +2,7 @@
 //! user can get wrong; a run; and a report, which is printed, written and drawn.
 
 use crate::ReportError;
-use crate::output::{Files, Finished, Form, write_file};
+use crate::output::{Files, Finished, Form, Output, write_file};
 use crate::progress::Progress;
 use serde::Serialize;
 use std::path::Path;
@@ -141,6 +141,35 @@ impl Written {
             }
         }
     }
+}
+
+/// Writes the results that a user wants of `report`. One that fails keeps none of the others from
+/// being tried; the first error is returned, others are told, and so is where results are of a
+/// command that was stopped.
+///
+/// # Errors
+/// When a result cannot be drawn, or its file cannot be written.
+pub fn write_results<R: Report + ?Sized>(
+    report: &R,
+    outputs: &[(Form, Output)],
+    mut tell: impl FnMut(String),
+) -> Result<(), ReportError> {
+    let mut all = Ok(());
+    for (form, output) in outputs {
+        let written = report.result(*form).and_then(|result| {
+            let finished = match report.finished() {
+                Finished::Some if result.is_empty_folder() => Finished::Nothing,
+                finished => finished,
+            };
+            output.put(finished, |path| result.write(path))
+        });
+        match (written, &all) {
+            (Ok(said), _) => said.into_iter().for_each(&mut tell),
+            (Err(error), Ok(())) => all = Err(error),
+            (Err(error), Err(_)) => tell(format!("error: {error}")),
+        }
+    }
+    all
 }
 
 /// `records` as JSON Lines.

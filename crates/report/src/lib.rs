@@ -22,7 +22,9 @@ pub use bars::{Bars, Group, TimePart};
 pub use chart::{Axis, Chart, Curve, beside};
 pub use dots::{Dot, DotFate, Dots};
 pub use error::ReportError;
-pub use experiment::{Experiment, Report, ResultFile, Written, json_lines, one_plot};
+pub use experiment::{
+    Experiment, Report, ResultFile, Written, json_lines, one_plot, write_results,
+};
 pub use output::{Files, Finished, Form, Output, drop_parts, tell, write_file};
-pub use progress::Progress;
+pub use progress::{Progress, ProgressState};
 pub use table::{plain_table, text_of};

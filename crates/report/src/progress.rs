@@ -13,13 +13,38 @@ use std::sync::Mutex;
 pub struct Progress {
     bar: ProgressBar,
     lines: bool,
+    /// Somebody asks for [`Progress::state`].
+    watched: bool,
     left: Mutex<BTreeMap<String, usize>>,
+}
+
+/// How far work has come, for those who show it themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgressState {
+    /// Units of the work that are done.
+    pub done: u64,
+    /// All units of it, as far as that is known; 0 if it is not.
+    pub all: u64,
+    /// What was done last, or what is under way.
+    pub note: String,
 }
 
 impl Progress {
     /// Shows nothing.
     pub fn hidden() -> Progress {
-        Progress { bar: ProgressBar::hidden(), lines: false, left: Mutex::default() }
+        let bar = ProgressBar::hidden();
+        Progress { bar, lines: false, watched: false, left: Mutex::default() }
+    }
+
+    /// Shows nothing itself: its owner asks how far the work has come.
+    pub fn watched() -> Progress {
+        Progress { watched: true, ..Progress::hidden() }
+    }
+
+    /// How far the work has come.
+    pub fn state(&self) -> ProgressState {
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        ProgressState { done, all, note: self.bar.message() }
     }
 
     /// A bar if standard error is a terminal; else a line there for each finished workload.
@@ -32,7 +57,7 @@ impl Progress {
             "{bar:30} {pos}/{len} cells, {elapsed} elapsed, about {eta} to go  {msg}",
         );
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Progress { bar, lines, left: Mutex::default() }
+        Progress { bar, lines, watched: false, left: Mutex::default() }
     }
 
     /// Begins a set of cells, by their workloads.
@@ -71,7 +96,7 @@ impl Progress {
 
     /// True if notes are shown.
     pub fn is_seen(&self) -> bool {
-        !self.bar.is_hidden()
+        self.watched || !self.bar.is_hidden()
     }
 
     /// Starts to show notes, each in the place of the last one.
@@ -103,5 +128,22 @@ impl Progress {
     /// Ends the display.
     pub fn end(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_watches_sees_units_and_notes_though_nothing_is_shown() {
+        let progress = Progress::watched();
+        assert_eq!(progress.state(), ProgressState::default());
+        progress.start(["hash", "hash", "queue"].into_iter());
+        assert_eq!(progress.state().all, 3);
+        progress.cell_done("hash", "lbpp");
+        let reached = ProgressState { done: 1, all: 3, note: "hash lbpp".into() };
+        assert_eq!(progress.state(), reached);
+        assert!(progress.is_seen() && !Progress::hidden().is_seen());
     }
 }

@@ -5,13 +5,14 @@
 //! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run. `package`
 //! packages the crates that are published, in order, and looks for what they lack. `docs` runs the
 //! commands that the pages show, and compares the output. `c-libraries` makes the shared objects
-//! that C programs load.
+//! that C programs load. `python` builds the Python package and runs its tests.
 
 #![forbid(unsafe_code)]
 
 mod clib;
 mod docs;
 mod package;
+mod python;
 mod sanitize;
 #[cfg(test)]
 mod surface;
@@ -24,7 +25,8 @@ use sanitize::Tool;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
-                     tidy | docs | package | sanitize address|thread|miri | \
+                     tidy | docs | package | python [WORD-FOR-PYTEST ..] | \
+                     sanitize address|thread|miri | \
                      c-libraries DIR [--prefix PREFIX] [--machines]";
 
 fn main() -> ExitCode {
@@ -49,6 +51,9 @@ fn chore() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ["package"] => Ok(if package::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
+        ["python", ref words @ ..] => {
+            Ok(if python::run(words)? { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        }
         ["sanitize", name] => match Tool::of_name(name) {
             Some(tool) => {
                 Ok(if sanitize::run(tool)? { ExitCode::SUCCESS } else { ExitCode::from(1) })

@@ -174,9 +174,6 @@ pub struct ExploreCommand {
     /// Workload, case of the corpus, fast-fair or hash-table
     #[arg(required_unless_present = "command")]
     pub workload: Option<String>,
-    /// A program of others instead.
-    #[command(flatten)]
-    pub program: ExploreProgramOptions,
     /// How far.
     #[command(flatten)]
     pub options: ExploreOptions,
@@ -190,6 +187,9 @@ pub struct ExploreCommand {
     /// to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// A program of others instead. The last, as what is behind it would be under its heading.
+    #[command(flatten)]
+    pub program: ExploreProgramOptions,
 }
 
 impl Experiment for ExploreCommand {

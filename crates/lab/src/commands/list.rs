@@ -2,6 +2,7 @@
 
 use crate::LabError;
 use crate::figures::Figure;
+use clap::ValueEnum;
 use seawall_corpus::all_cases;
 use seawall_memory::Model;
 use seawall_report::{plain_table, text_of};
@@ -13,44 +14,42 @@ use std::fmt::Write;
 const COLUMNS: usize = 100;
 
 /// Everything that can be named on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Listing {
-    /// Persistency designs.
+    /// Persistency designs
     Designs,
-    /// Workloads.
+    /// Workloads
     Workloads,
-    /// Parallel kernels.
+    /// Parallel kernels
     Kernels,
-    /// Machines.
+    /// Machines
     Machines,
-    /// Figures of the papers.
+    /// Figures of the papers
     Figures,
-    /// Programs with known bugs.
-    Corpus,
-    /// Persistency models.
+    /// Persistency models
     Models,
-    /// Mixes of requests.
+    /// Mixes of requests
     Mixes,
+    /// Programs with known bugs
+    Corpus,
 }
 
 impl Listing {
-    /// All names of it.
+    /// The names alone, in the order of the list.
     pub fn names(self) -> Vec<String> {
-        let names: Vec<&str> = match self {
-            Listing::Designs => DESIGNS.iter().map(|design| design.name).collect(),
-            Listing::Workloads => WORKLOADS.iter().map(|workload| workload.name).collect(),
+        let of = |name: &str| name.to_owned();
+        match self {
+            Listing::Designs => DESIGNS.iter().map(|design| of(design.name)).collect(),
+            Listing::Workloads => WORKLOADS.iter().map(|workload| of(workload.name)).collect(),
             Listing::Kernels => {
-                KERNELS.iter().chain(CHECKPOINTED).map(|kernel| kernel.name).collect()
+                KERNELS.iter().chain(CHECKPOINTED).map(|kernel| of(kernel.name)).collect()
             }
-            Listing::Machines => MACHINES.iter().map(|(name, _)| *name).collect(),
-            Listing::Models => Model::names(),
-            Listing::Mixes => MIXES.iter().map(|mix| mix.name).collect(),
-            Listing::Figures => {
-                return Figure::known().iter().map(|figure| figure.name().to_owned()).collect();
-            }
-            Listing::Corpus => all_cases().map(|case| case.about().name).collect(),
-        };
-        names.into_iter().map(str::to_owned).collect()
+            Listing::Machines => MACHINES.iter().map(|(name, _)| of(name)).collect(),
+            Listing::Figures => Figure::known().iter().map(|figure| of(figure.name())).collect(),
+            Listing::Models => Model::all().map(|model| of(model.name())).collect(),
+            Listing::Mixes => MIXES.iter().map(|mix| of(mix.name)).collect(),
+            Listing::Corpus => all_cases().map(|case| of(case.about().name)).collect(),
+        }
     }
 
     /// Names with a line each.
@@ -235,6 +234,8 @@ pub fn show_machine(name: &str) -> Result<String, LabError> {
     let machine = Machine::load(name)?;
     let text = match MACHINES.iter().find(|(known, _)| *known == name) {
         Some((_, text)) => (*text).to_owned(),
+        // With other numbers it is in no file, so that nothing says where they come from.
+        None if Machine::base(name) != name => toml::to_string(&machine).unwrap_or_default(),
         None => std::fs::read_to_string(name)
             .map_err(|source| MachineError::Read { path: name.into(), source })?,
     };
@@ -327,10 +328,13 @@ mod tests {
 
     #[test]
     fn what_is_shown_of_a_machine_is_a_machine_again() {
-        for (name, _) in MACHINES {
+        let changed = ["micro15:ghz=2.5:llc.banks=16", "desktop:memory.nvm.read=7"];
+        for name in MACHINES.iter().map(|(name, _)| *name).chain(changed) {
             let shown = show_machine(name).unwrap();
             assert_eq!(Machine::parse(name, &shown).unwrap(), Machine::load(name).unwrap());
         }
+        let shown = show_machine(changed[0]).unwrap();
+        assert!(shown.contains("banks = 16               # banks"), "{shown}");
     }
 
     #[test]
@@ -346,6 +350,16 @@ mod tests {
                     assert!(!is_number || !unit(&table, key).is_empty(), "{name}: {key}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn each_name_of_a_list_stands_in_its_text() {
+        for listing in Listing::value_variants() {
+            let (names, text) = (listing.names(), listing.to_text().unwrap());
+            assert!(!names.is_empty(), "{listing:?}");
+            let is_there = |name: &String| text.split_whitespace().any(|word| word == name);
+            assert!(names.iter().all(is_there), "{listing:?}: {names:?}");
         }
     }
 

@@ -2,12 +2,12 @@
 //!
 //! An experiment file names kernels, designs and factors; every point runs on all cores of the host
 //! and is a line of a file as soon as it is done. The same command goes on where an interrupted one
-//! stopped. What is printed at the end depends on the records alone: neither the order of the lines
-//! nor the number of host threads nor an interruption shows in it.
+//! stopped. What is printed at the end, and the file when all points are there, depend on the
+//! experiment alone: neither the number of host threads nor an interruption shows in them.
 
 use crate::LabError;
-use crate::commands::kernels::point::{KernelPoint, run_kernel};
-use crate::commands::kernels::{check_point, crash};
+use crate::commands::kernels::check_point;
+use crate::commands::kernels::point::KernelPoint;
 use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{check_jobs, in_range};
 use clap::Args;
@@ -17,19 +17,24 @@ use seawall_report::{
     Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
     one_plot,
 };
-use seawall_sim::{Choice, Machine, SimError};
+use seawall_sim::{Choice, Machine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use store::Store;
+use task::Head;
 
 mod file;
+mod open;
 mod plot;
 mod record;
 mod store;
 mod table;
+mod task;
+
+pub use open::OpenSweep;
+pub use task::SweepTask;
 
 /// The most points that a sweep may have.
 const POINTS_MAX: u64 = 100_000;
@@ -121,6 +126,23 @@ pub enum SweepError {
         /// Its cycles in the file.
         recorded: u64,
     },
+    /// A point was given out by another build.
+    #[error(
+        "this is build {here} of seawall, and the point was given out by build {there}: install \
+         the same package on both sides"
+    )]
+    OtherBuild {
+        /// What runs here.
+        here: String,
+        /// What runs where the point comes from.
+        there: String,
+    },
+    /// A point, or what came of it, was changed on its way.
+    #[error("no point of a sweep: {what}; start the sweep again")]
+    Task {
+        /// What is wrong with it.
+        what: String,
+    },
     /// What can be wrong with any experiment.
     #[error(transparent)]
     Lab(#[from] LabError),
@@ -162,6 +184,7 @@ struct Place {
 #[derive(Clone, Debug)]
 pub struct SweepPlan {
     experiment: SweepFile,
+    head: Head,
     /// Every point once, in order; a baseline comes before what is relative to it.
     points: Vec<SweepPoint>,
     places: Vec<Place>,
@@ -199,8 +222,30 @@ impl SweepPlan {
         plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })
     }
 
+    /// The experiment that `text` describes, in TOML; `name` appears in messages.
+    ///
+    /// # Errors
+    /// As [`new`](SweepPlan::new).
+    pub fn parse(
+        name: &str,
+        text: &str,
+        out: PathBuf,
+        jobs: Option<usize>,
+    ) -> Result<SweepPlan, SweepError> {
+        check_jobs(jobs)?;
+        let plan = SweepPlan::of(SweepFile::parse(name, text)?, out, jobs);
+        plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })
+    }
+
     fn of(experiment: SweepFile, out: PathBuf, jobs: Option<usize>) -> Result<SweepPlan, LabError> {
-        let mut plan = SweepPlan { experiment, points: Vec::new(), places: Vec::new(), jobs, out };
+        let head = Head {
+            experiment: experiment.title.clone(),
+            machine: experiment.machine_name.clone(),
+            baseline: experiment.baseline.text.clone(),
+            crashes: experiment.crashes,
+        };
+        let (points, places) = (Vec::new(), Vec::new());
+        let mut plan = SweepPlan { experiment, head, points, places, jobs, out };
         let mut known = BTreeSet::new();
         for settings in settings(&plan.experiment)? {
             let machine = plan.experiment.machine_of(&settings)?;
@@ -238,9 +283,7 @@ impl SweepPlan {
                     seed: experiment.seed,
                     extent: experiment.extent,
                 };
-                let described = Described::new(machine, &point, experiment.crashes);
-                let key = described.key();
-                SweepPoint { machine: machine.clone(), point, described, key, baseline }
+                SweepPoint::new(experiment.crashes, machine, point, baseline)
             };
             let baseline = make(&experiment.baseline, None);
             let point = make(&choice, Some(baseline.key.clone()));
@@ -254,6 +297,11 @@ impl SweepPlan {
         }
         self.places.push(Place { settings: settings.to_vec(), design, points });
         Ok(())
+    }
+
+    /// How many points there are.
+    pub fn points(&self) -> usize {
+        self.points.len()
     }
 
     /// The file that records go to.
@@ -344,52 +392,6 @@ impl Sweep {
     }
 }
 
-impl SweepPlan {
-    /// Runs the shortest point of the file again, as a record says what version wrote it but not
-    /// what build. What the answer says is wrong, if it comes out differently.
-    fn changed(
-        &self,
-        store: &Store,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Option<SweepError>, LabError> {
-        let done = self.points.iter().filter_map(|point| Some((point, store.get(&point.key)?)));
-        let length = |(point, record): &(&SweepPoint, SweepRecord)| {
-            (point.baseline.is_none(), record.counter("references"))
-        };
-        let Some((point, record)) = done.min_by_key(length) else { return Ok(None) };
-        let run = match run_kernel(&point.machine, &point.point, stop) {
-            Err(LabError::Sim(SimError::Stopped)) => return Ok(None),
-            other => other?,
-        };
-        Ok((!record.is_of(&run)).then(|| SweepError::Changed {
-            path: self.out.display().to_string(),
-            point: point.described.to_string(),
-            cycles: run.cycles,
-            recorded: record.cycles,
-        }))
-    }
-
-    fn run(
-        &self,
-        point: &SweepPoint,
-        store: &Store,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<(), LabError> {
-        let SweepPoint { machine, point, described, baseline, .. } = point;
-        let run = run_kernel(machine, point, stop)?;
-        let cuts = crash(machine, point, &run, self.experiment.crashes, stop)?;
-        let over = baseline.as_deref().and_then(|key| store.get(key)).map(|record| record.cycles);
-        let SweepFile { title, machine_name, baseline, .. } = &self.experiment;
-        store.add(SweepRecord::new(
-            (title, machine_name),
-            described.clone(),
-            &run,
-            cuts.as_ref(),
-            (&baseline.text, over),
-        ))
-    }
-}
-
 impl Experiment for SweepOptions {
     type Plan = SweepPlan;
     type Report = Sweep;
@@ -411,18 +413,11 @@ impl Experiment for SweepOptions {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Sweep, SweepError> {
-        let keys = plan.points.iter().map(|point| &*point.key).collect();
-        let store = Store::open(&plan.out, &keys)?;
-        let is_new = |point: &&SweepPoint| store.get(&point.key).is_none();
-        let left: Vec<SweepPoint> = plan.points.iter().filter(is_new).cloned().collect();
-        let found = plan.points.len() - left.len();
-        if let Some(error) = plan.changed(&store, stop)? {
-            return Err(error);
-        }
+        let open = OpenSweep::open(plan, stop)?;
         let (baselines, mut others): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|point| point.baseline.is_none());
-        let run = |point: &SweepPoint| plan.run(point, &store, stop);
-        let runner = Runner::new(plan.jobs, progress, stop);
+            open.points_left().cloned().partition(|point| point.baseline.is_none());
+        let run = |point: &SweepPoint| open.run(point, stop);
+        let runner = Runner::new(open.plan().jobs, progress, stop);
         let mut is_partial = false;
         if !baselines.is_empty() {
             let done = runner.all(&baselines, run)?;
@@ -430,15 +425,13 @@ impl Experiment for SweepOptions {
         }
         if !is_partial && !others.is_empty() {
             // The longest first, as far as the baseline shows, so that none runs alone at the end.
-            let references = |point: &SweepPoint| {
-                let baseline = store.get(point.baseline.as_deref().unwrap_or_default());
-                baseline.map_or(0, |record| record.counter("references"))
-            };
-            others.sort_by_cached_key(|point| std::cmp::Reverse(references(point)));
+            others.sort_by_cached_key(|point| {
+                let baseline = point.baseline.as_deref().unwrap_or_default();
+                std::cmp::Reverse(open.references(baseline))
+            });
             runner.all(&others, run)?;
         }
-        let records = store.into_records();
-        Ok(Sweep { plan, records, found })
+        open.finish()
     }
 }
 

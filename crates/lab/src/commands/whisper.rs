@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 mod table;
 
-const TEXT: &str = include_str!("../../../../experiments/whisper.toml");
+const TEXT: &str = include_str!("../../experiments/whisper.toml");
 
 /// The default number of measured operations of each thread.
 pub const WHISPER_OPERATIONS: u64 = 500;

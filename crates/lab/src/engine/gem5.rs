@@ -69,7 +69,7 @@ impl Quantity {
 
 impl Gem5 {
     pub(crate) fn read() -> Gem5 {
-        let text = include_str!("../../../../validation/gem5-ht.toml");
+        let text = include_str!("../../validation/gem5-ht.toml");
         toml::from_str(text).expect("a test reads validation/gem5-ht.toml")
     }
 }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Read;
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -136,24 +136,48 @@ fn key<P: Debug>(machine: &str, piece: &P) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// A hash of this program.
-fn build() -> Result<&'static str, LabError> {
+/// A hash of the file that this code was loaded from: the program, or a library that another
+/// program has loaded, as Python does.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn build() -> Result<&'static str, LabError> {
     static BUILD: OnceLock<String> = OnceLock::new();
     match BUILD.get() {
         Some(build) => Ok(build),
         None => {
-            let hash = hash_of_this_program()?;
+            let path = file_of_this_code().map_err(LabError::file(Path::new(MAPS)))?;
+            let hash = hash_of(&path)?;
             Ok(BUILD.get_or_init(|| hash))
         }
     }
 }
 
-fn hash_of_this_program() -> Result<String, LabError> {
-    let path = std::env::current_exe().map_err(LabError::file(Path::new("/proc/self/exe")))?;
-    let mut file = std::fs::File::open(&path).map_err(LabError::file(&path))?;
+/// Which files this process has mapped, and where.
+const MAPS: &str = "/proc/self/maps";
+
+/// The file that is mapped at the address of [`build`].
+fn file_of_this_code() -> io::Result<PathBuf> {
+    let here = build as *const () as u64;
+    let maps = std::fs::read_to_string(MAPS)?;
+    let found = maps.lines().find_map(|line| mapped_at(line, here));
+    found.map_or_else(std::env::current_exe, |path| Ok(path.into()))
+}
+
+/// The path in a line of the maps, if `address` is in it.
+fn mapped_at(line: &str, address: u64) -> Option<&str> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let is_in = (number(start)?..number(end)?).contains(&address);
+    is_in.then(|| &rest[rest.find('/').unwrap_or(rest.len())..]).filter(|path| !path.is_empty())
+}
+
+fn hash_of(path: &Path) -> Result<String, LabError> {
+    let mut file = std::fs::File::open(path).map_err(LabError::file(path))?;
     let (mut hasher, mut part) = (DefaultHasher::new(), vec![0; 1 << 20]);
     loop {
-        let bytes = file.read(&mut part).map_err(LabError::file(&path))?;
+        let bytes = file.read(&mut part).map_err(LabError::file(path))?;
         if bytes == 0 {
             return Ok(format!("{:016x}", hasher.finish()));
         }
@@ -204,6 +228,17 @@ mod tests {
             drop(kept);
             assert_eq!(Kept::open(&path).unwrap().get("one", &2), Some(Sum(8)), "cut at {end}");
         }
+    }
+
+    #[test]
+    fn the_build_is_that_of_the_file_that_has_the_code() {
+        let this = std::env::current_exe().unwrap();
+        assert_eq!(file_of_this_code().unwrap(), this);
+        assert_eq!(build().unwrap(), hash_of(&this).unwrap());
+        let line = "7f10-7f20 r-xp 00000000 fe:00 12 /opt/x y/_seawall.abi3.so";
+        assert_eq!(mapped_at(line, 0x7f1f), Some("/opt/x y/_seawall.abi3.so"));
+        assert_eq!(mapped_at(line, 0x7f20), None);
+        assert_eq!(mapped_at("7f10-7f20 r-xp 00000000 00:00 0 [vdso]", 0x7f10), None);
     }
 
     #[test]

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 
 /// The files that come with seawall: name and text.
 const FILES: &[(&str, &str)] = &[
-    ("asap22", include_str!("../../../../validation/programs/asap22.toml")),
-    ("hops17", include_str!("../../../../validation/programs/hops17.toml")),
-    ("micro15", include_str!("../../../../validation/programs/micro15.toml")),
-    ("tsoper21", include_str!("../../../../validation/programs/tsoper21.toml")),
+    ("asap22", include_str!("../../validation/programs/asap22.toml")),
+    ("hops17", include_str!("../../validation/programs/hops17.toml")),
+    ("micro15", include_str!("../../validation/programs/micro15.toml")),
+    ("tsoper21", include_str!("../../validation/programs/tsoper21.toml")),
 ];
 /// Stands for the folder of the programs in a command.
 const FOLDER: &str = "{dir}";

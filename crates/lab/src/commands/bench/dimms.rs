@@ -54,7 +54,7 @@ struct VansSpeed {
 
 impl Vans {
     fn read() -> Vans {
-        let text = include_str!("../../../../../validation/vans.toml");
+        let text = include_str!("../../../validation/vans.toml");
         toml::from_str(text).expect("a test reads validation/vans.toml")
     }
 }

@@ -42,7 +42,7 @@ struct JaaruRun {
 
 impl Jaaru {
     fn read() -> Jaaru {
-        let text = include_str!("../../../../../validation/jaaru.toml");
+        let text = include_str!("../../../validation/jaaru.toml");
         toml::from_str(text).expect("a test reads validation/jaaru.toml")
     }
 }

@@ -18,8 +18,8 @@ use toml::Value;
 
 /// The experiments that come with seawall: name and text.
 const EXPERIMENTS: &[(&str, &str)] = &[
-    ("bsp-sweep", include_str!("../../../../../experiments/bsp-sweep.toml")),
-    ("bsp-sweep-quick", include_str!("../../../../../experiments/bsp-sweep-quick.toml")),
+    ("bsp-sweep", include_str!("../../../experiments/bsp-sweep.toml")),
+    ("bsp-sweep-quick", include_str!("../../../experiments/bsp-sweep-quick.toml")),
 ];
 
 /// Which values meet.

@@ -1,4 +1,4 @@
-//! The file of finished points: one JSON record a line, in any order.
+//! The file of finished points: one JSON record a line, in any order until all are there.
 //!
 //! Every line is a point of the experiment, told by its full description, or the file is not
 //! touched; the point of a line that is cut short is done again ([`Lines`]).
@@ -6,8 +6,9 @@
 use super::record::SweepRecord;
 use crate::LabError;
 use crate::engine::lines::{Found, Lines};
+use seawall_report::write_file;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// The option that names the file.
@@ -18,6 +19,7 @@ const BEGINNING: &str = "{\"experiment\":";
 
 /// The file, open and locked.
 pub(super) struct Store {
+    path: PathBuf,
     lines: Mutex<Lines>,
     /// The record of each point that is done, by its description.
     records: Mutex<BTreeMap<String, SweepRecord>>,
@@ -47,7 +49,8 @@ impl Store {
             return Err(other(whole.lines().count() + 1, "it is no record".to_owned()));
         }
         lines.drop_torn()?;
-        Ok(Store { lines: Mutex::new(lines), records: Mutex::new(records) })
+        let (path, lines, records) = (path.to_owned(), Mutex::new(lines), Mutex::new(records));
+        Ok(Store { path, lines, records })
     }
 
     /// The record of the point that `key` describes, if it is done.
@@ -64,8 +67,24 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn into_records(self) -> BTreeMap<String, SweepRecord> {
-        self.records.into_inner().unwrap_or_else(|error| error.into_inner())
+    /// How many points are done.
+    pub(super) fn count(&self) -> usize {
+        self.records.lock().unwrap_or_else(|error| error.into_inner()).len()
+    }
+
+    /// Closes the file. If it has all of `keys`, its lines are in that order then.
+    pub(super) fn finish<'a>(
+        self,
+        keys: impl Iterator<Item = &'a str>,
+    ) -> Result<BTreeMap<String, SweepRecord>, LabError> {
+        let records = self.records.into_inner().unwrap_or_else(|error| error.into_inner());
+        let lines: Option<String> = keys.map(|key| Some(records.get(key)?.to_line())).collect();
+        if let Some(lines) = lines
+            && std::fs::read(&self.path).map_err(LabError::file(&self.path))? != lines.as_bytes()
+        {
+            write_file(&self.path, lines.as_bytes())?;
+        }
+        Ok(records)
     }
 }
 
@@ -108,6 +127,25 @@ mod tests {
             assert_eq!(store.get(&record("lu").key()), Some(record("lu")));
             assert_eq!(store.get(&record("radix").key()), None, "cut at {end}");
             assert_eq!(std::fs::read(&path).unwrap(), &bytes[..first]);
+        }
+    }
+
+    #[test]
+    fn when_all_points_are_there_their_lines_are_in_order_and_before_they_stay_as_they_came() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let lines = ["lu", "radix", "barnes"].map(|kernel| record(kernel).to_line());
+        let keys = ["lu", "radix", "barnes"].map(|kernel| record(kernel).key());
+        for came in [&[2, 0][..], &[2, 0, 1]] {
+            let store = open(&path, &["lu", "radix", "barnes"]).unwrap();
+            came[store.count()..]
+                .iter()
+                .for_each(|at| store.add(SweepRecord::read(&lines[*at]).unwrap()).unwrap());
+            let records = store.finish(keys.iter().map(String::as_str)).unwrap();
+            assert_eq!(records.len(), came.len());
+            let order = if came.len() < 3 { came } else { &[0, 1, 2] };
+            let wanted: String = order.iter().map(|at| &*lines[*at]).collect();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), wanted);
         }
     }
 

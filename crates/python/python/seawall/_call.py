@@ -1,0 +1,146 @@
+"""How functions become commands: options as words, progress, Ctrl-C."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, Optional, Protocol, Union
+
+from . import _seawall
+from ._table import Table
+
+Path = Union[str, "os.PathLike[str]"]
+#: One name, names separated by commas, or several names.
+Names = Union[str, Iterable[str]]
+
+
+class Bar(Protocol):
+    """What is used of a progress bar of tqdm, or of one that looks like it."""
+
+    def update(self, n: int) -> object: ...
+    def close(self) -> object: ...
+
+
+#: How progress is shown: by a class of tqdm, by one of its bars, by a function that is called with
+#: what is done, all there is (0 where that is not known) and a note; by the command's own bar
+#: (``True``), or not at all (``False``). ``None``: by the own bar if standard error is a terminal.
+Progress = Union[None, bool, Bar, Callable[..., Any]]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a command; ``partial`` has what it had done, or is ``None``."""
+
+    def __init__(self, message: str, partial: Optional[Table]) -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
+class Follower:
+    """Shows how far work has come, in whatever way the caller wants."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self._name = name
+        self._make = progress if isinstance(progress, type) else None
+        self._bar: Any = None
+        self._tell: Optional[Callable[[int, int, str], object]] = None
+        if hasattr(progress, "update") and self._make is None:
+            self._bar = progress
+        elif callable(progress) and self._make is None:
+            self._tell = progress
+        self._done = 0
+
+    def __call__(self, done: int, total: int, note: str) -> None:
+        if self._tell is not None:
+            self._tell(done, total, note)
+            return
+        if self._bar is None and self._make is not None:
+            self._bar = self._make(total=total or None, desc=self._name)
+        if done < self._done or (total and getattr(self._bar, "total", total) != total):
+            if hasattr(self._bar, "reset"):
+                self._bar.reset(total=total or None)
+                self._done = 0
+        if note and hasattr(self._bar, "set_postfix_str"):
+            self._bar.set_postfix_str(note, refresh=False)
+        self._bar.update(max(done - self._done, 0))
+        self._done = done
+
+    def close(self) -> None:
+        """Ends a bar that was made here; one of the caller stays open."""
+        if self._bar is not None and self._make is not None:
+            self._bar.close()
+
+
+def follower(progress: Progress, name: str) -> tuple[Optional[Follower], bool]:
+    """Who shows progress, and whether the command itself does."""
+    if progress is None:
+        return None, sys.stderr is not None and sys.stderr.isatty()
+    if isinstance(progress, bool):
+        return None, progress
+    if callable(progress) or hasattr(progress, "update"):
+        return Follower(progress, name), False
+    raise TypeError(
+        f"progress is {progress!r}; give tqdm, one of its bars, a function of three arguments "
+        "(done, total, note), True or False"
+    )
+
+
+def call(command: str, options: Mapping[str, Any]) -> Table:
+    """Runs a command with the values of the parameters of its function."""
+    from . import _commands
+
+    signature = inspect.signature(getattr(_commands, command))
+    words: list[str] = []
+    behind: list[str] = []
+    for name, parameter in signature.parameters.items():
+        value, is_list = options[name], parameter.annotation == "Names"
+        if name == "progress" or value is None:
+            continue
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            behind = _several(value) if is_list else [os.fspath(value)]
+        elif value != parameter.default:
+            words += _words_of("--" + name.replace("_", "-"), value, is_list)
+    words += ["--", *behind] if behind else []
+    return run(command, words, options["progress"])
+
+
+def _several(value: Names) -> list[str]:
+    return [value] if isinstance(value, (str, os.PathLike)) else [os.fspath(it) for it in value]
+
+
+def _words_of(flag: str, value: Any, is_list: bool) -> list[str]:
+    """The words that one would type for an option."""
+    if isinstance(value, bool):
+        return [flag] if value else []
+    if is_list:
+        names = ",".join(_several(value))
+        return [f"{flag}={names}"] if names else []
+    return [f"{flag}={value}"]
+
+
+def run(name: str, words: list[str], progress: Progress) -> Table:
+    """Runs a command; its result, or the exception that ended it."""
+    follow, show = follower(progress, name)
+    try:
+        outcome = _seawall.run(name, words, follow, show)
+    except KeyboardInterrupt:
+        raise Interrupted(f"{name} was stopped before anything was finished", None) from None
+    finally:
+        if follow is not None:
+            follow.close()
+    return result(name, outcome)
+
+
+def result(name: str, outcome: _seawall.Outcome) -> Table:
+    """The table of an outcome, unless somebody has stopped the command."""
+    stopped_by = outcome.stopped_by
+    if stopped_by is None:
+        return Table(outcome)
+    if not isinstance(stopped_by, KeyboardInterrupt):
+        raise stopped_by
+    if outcome.empty:
+        raise Interrupted(f"{name} was stopped before anything was finished", None)
+    partial = Table(outcome)
+    said = "".join(f"; {note}" for note in partial.notes)
+    raise Interrupted(f"{name} was stopped{said}; what is done is in .partial", partial)

@@ -1,0 +1,104 @@
+"""What can be named: machines and designs, with other numbers, and the lists of all names."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from . import _seawall
+
+What = Literal[
+    "designs", "workloads", "kernels", "machines", "figures", "models", "mixes", "corpus"
+]
+
+
+class Machine(str):
+    """A machine as commands take it, ``NAME:KEY=VALUE:..``: a text with all of its numbers."""
+
+    __slots__ = ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All numbers, as tables in tables; latencies are in cycles of a core."""
+        parameters: dict[str, Any] = json.loads(_seawall.machine(self))
+        return parameters
+
+    def show(self) -> str:
+        """A file of the machine (TOML) with the unit and the origin of each number."""
+        return _seawall.show_machine(self)
+
+
+class Design(str):
+    """A persistency design as commands take it, ``NAME:KEY=VALUE:..``."""
+
+    __slots__ = ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The value of every parameter."""
+        parameters: dict[str, Any] = json.loads(_seawall.design(self))["parameters"]
+        return parameters
+
+    @property
+    def model(self) -> str:
+        """The persistency model that it promises; ``none`` if it promises nothing."""
+        return str(json.loads(_seawall.design(self))["model"])
+
+    @property
+    def about(self) -> str:
+        """What it is, in a line."""
+        return str(json.loads(_seawall.design(self))["about"])
+
+    def show(self) -> str:
+        """What it is and promises, with the meaning and the range of each parameter."""
+        return _seawall.show_design(self)
+
+
+def machine(name: str, /, **changes: object) -> Machine:
+    """The machine of that name, or in that ``.toml`` file, with other numbers.
+
+    A number in a table is given as a dictionary: ``machine("micro15", ghz=2.5, llc={"banks": 16})``
+    is ``micro15:ghz=2.5:llc.banks=16``. A changed number of cores changes the mesh with it.
+
+    Raises ``Error`` where there is no such machine or number, or where the machine makes no sense.
+    """
+    text = Machine(":".join([name, *_settings("", changes)]))
+    _seawall.machine(text)
+    return text
+
+
+def design(name: str, /, **changes: object) -> Design:
+    """The design of that name with other parameters: ``design("lbpp", epochs=4)``.
+
+    Raises ``Error`` where there is no such design or parameter, or its value is out of range.
+    """
+    text = Design(":".join([name, *_settings("", changes)]))
+    _seawall.design(text)
+    return text
+
+
+def list(what: What, /) -> builtins.list[str]:
+    """The names of all designs, workloads, kernels, machines, figures, models, mixes or cases."""
+    return _seawall.names(what)
+
+
+def _settings(before: str, changes: Mapping[str, object]) -> builtins.list[str]:
+    settings: builtins.list[str] = []
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            settings += _settings(f"{before}{key}.", value)
+        else:
+            settings.append(f"{before}{key}={_toml(value)}")
+    return settings
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{value}'"
+    return str(value)
+
+

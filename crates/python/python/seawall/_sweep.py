@@ -1,0 +1,157 @@
+"""Sweeps, here or on the workers of an executor or of a Dask cluster.
+
+The points of a sweep are tasks. Whoever runs them, in whatever order, the file is the same to the
+byte: lines come as points finish, and are put in the order of the experiment when all are there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Callable, Optional, Union
+from uuid import uuid4
+
+from . import _points, _seawall
+from ._call import Follower, Interrupted, Path, Progress, follower, result
+from ._crew import Crew, DaskCrew, ExecutorCrew
+from ._table import Table
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+#: Seconds after which Ctrl-C is looked at, and the workers of a cluster are.
+WAIT_SECONDS = 0.1
+
+
+def sweep(
+    experiment: Union[Path, Mapping[str, object]],
+    *,
+    out: Optional[Path] = None,
+    jobs: Optional[int] = None,
+    plot: Optional[Path] = None,
+    executor: Union[None, Executor, Callable[[], Executor]] = None,
+    client: Optional[Client] = None,
+    progress: Progress = None,
+) -> Table:
+    """Vary the numbers of designs and machines, and show how the cost of persistency grows.
+
+    Every finished point is a line of ``out``. The same call goes on from there after an
+    interruption, with whatever workers there are then. When all points are there, the file is the
+    same to the byte as that of ``seawall sweep``, whoever ran them.
+
+    A worker must have the same build of seawall, because another one may count other cycles. An
+    executor whose worker has not ends the sweep with ``Error``, which names the worker; such a
+    worker of a Dask cluster gets no points, and a warning names it. A point whose Dask worker is
+    lost goes to another. The processes of a ``ProcessPoolExecutor`` take the pool with them when
+    they die: give a function, and it makes the next pool.
+
+    :param experiment: bsp-sweep, bsp-sweep-quick, the path of a .toml file, or what such a file
+        says, as a dictionary (``seawall sweep --help`` has the language)
+    :param out: File of records, as JSON Lines, which keeps its finished points if stopped
+        [default: the experiment's name with .jsonl, in this folder]
+    :param jobs: Host threads, where neither an executor nor a client is given [default: one per
+        core]
+    :param plot: Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
+    :param executor: Runs the points: any ``concurrent.futures.Executor``, or a function that makes
+        one. Processes must be spawned, as forks of a process with threads may hang.
+    :param client: Runs the points on the workers of this client's Dask cluster, also on those that
+        come late
+    :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
+    """
+    if executor is not None and client is not None:
+        raise TypeError("executor and client are two ways to run points; give one of them")
+    name, text = _named(experiment)
+    follow, show = follower(progress, "sweep")
+    file = _seawall.SweepFile(name, text, out, jobs, plot, show)
+    try:
+        _on_crew(file, jobs, executor, client, follow)
+    except KeyboardInterrupt:
+        partial = Table(file.finish())
+        said = f"{len(partial)} of {file.points()} points are in {file.out()}"
+        raise Interrupted(
+            f"sweep was stopped: {said}; the same call goes on from there",
+            partial if len(partial) else None,
+        ) from None
+    except BaseException:
+        file.close()
+        raise
+    finally:
+        if follow is not None:
+            follow.close()
+    return Table(file.finish())
+
+
+def _named(experiment: Union[Path, Mapping[str, object]]) -> tuple[str, Optional[str]]:
+    """The name of an experiment, and its description if it is not in a file."""
+    if isinstance(experiment, Mapping):
+        return "sweep", json.dumps(experiment)
+    return os.fspath(experiment), None
+
+
+def _on_crew(
+    file: _seawall.SweepFile,
+    jobs: Optional[int],
+    executor: Union[None, Executor, Callable[[], Executor]],
+    client: Optional[Client],
+    follow: Optional[Follower],
+) -> None:
+    sweep = uuid4().hex
+    stop = _points.STOPS[sweep] = _seawall.Stop()
+    crew: Optional[Crew] = None
+    try:
+        if client is not None:
+            crew = DaskCrew(sweep, client)
+        else:
+            crew = ExecutorCrew(sweep, executor or (lambda: _threads(jobs)))
+        _give_all(file, crew, follow)
+    finally:
+        stop.set()
+        del _points.STOPS[sweep]
+        if crew is not None:
+            crew.end()
+
+
+def _threads(jobs: Optional[int]) -> Executor:
+    return ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0)))
+
+
+def _give_all(file: _seawall.SweepFile, crew: Crew, follow: Optional[Follower]) -> None:
+    """Gives out all points that are left: baselines first, then those that have most to do.
+
+    A point is given out when its baseline is done, as its time is relative to that.
+    """
+    left = {key: (baseline, about, task) for key, baseline, about, task in file.left()}
+    ready = [key for key, (baseline, _, _) in left.items() if baseline not in left]
+    waiting: dict[str, list[str]] = {}
+    for key, (baseline, _, _) in left.items():
+        if baseline is not None and baseline in left:
+            waiting.setdefault(baseline, []).append(key)
+    done, total = file.points() - len(left), file.points()
+    if follow is not None:
+        follow(done, total, "")
+    ready.sort(key=lambda key: _order(file, left[key][0]))
+    finished: set[str] = set()
+    while len(finished) < len(left):
+        while ready and crew.has_room:
+            key = ready.pop(0)
+            baseline, _, task = left[key]
+            crew.give((key, task, None if baseline is None else file.cycles(baseline)))
+        answer = crew.next(WAIT_SECONDS)
+        if answer is None:
+            continue
+        line, key = answer
+        file.add(line)
+        if key in finished:
+            continue
+        finished.add(key)
+        ready += waiting.pop(key, [])
+        ready.sort(key=lambda key: _order(file, left[key][0]))
+        if follow is not None:
+            follow(done + len(finished), total, left[key][1])
+
+
+def _order(file: _seawall.SweepFile, baseline: Optional[str]) -> tuple[int, int]:
+    """Baselines come first, then the longest, so that none runs alone at the end."""
+    return (0, 0) if baseline is None else (1, -file.references(baseline))

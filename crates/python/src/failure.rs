@@ -1,0 +1,56 @@
+//! Why something could not be done: the message that the command line prints, as an exception.
+
+use pyo3::PyErr;
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+
+create_exception!(
+    seawall,
+    Error,
+    PyException,
+    "Something cannot be done; the message names the thing and the remedy."
+);
+
+/// The message of an error with its causes, as far as it does not contain them already.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Failure {
+        Failure(message.into())
+    }
+
+    pub(crate) fn of(error: &dyn std::error::Error) -> Failure {
+        let (mut said, mut text) = (error.to_string(), error.to_string());
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let what = error.to_string();
+            if !said.contains(&what) {
+                text += &format!("\n  {what}");
+            }
+            (said, cause) = (what, error.source());
+        }
+        Failure(text)
+    }
+
+    /// What is wrong with options, without the advice for a command line.
+    pub(crate) fn of_options(error: &clap::Error) -> Failure {
+        let text = error.to_string();
+        let advice = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more");
+        let lines: Vec<&str> = text.lines().take_while(advice).collect();
+        let text = lines.join("\n");
+        Failure(text.trim().trim_start_matches("error: ").to_owned())
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::of(&error)
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(Failure(message): Failure) -> PyErr {
+        Error::new_err(message)
+    }
+}

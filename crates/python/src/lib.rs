@@ -1,0 +1,44 @@
+//! The compiled half of the Python package `seawall`.
+//!
+//! It offers the experiments of [`seawall_lab`] by the names and options of the command line
+//! (`commands`), runs them beside the interpreter, which goes on to see Ctrl-C (`watched`), and
+//! hands back what they found (`outcome`). `names` has what can be named, `sweep` the points of a
+//! sweep, one by one, and `pool` maps in a file. The other half, in `python/seawall`, makes
+//! functions, tables and types of it.
+
+#![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "python/seawall/_seawall.pyi describes what Python sees")]
+
+mod commands;
+mod failure;
+mod names;
+mod outcome;
+mod pool;
+mod sweep;
+mod watched;
+
+use pyo3::prelude::*;
+
+/// The module `seawall._seawall`.
+#[pymodule]
+mod _seawall {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::commands::{describe, run};
+    #[pymodule_export]
+    use super::failure::Error;
+    #[pymodule_export]
+    use super::names::{build, design, machine, names, show_design, show_machine};
+    #[pymodule_export]
+    use super::outcome::Outcome;
+    #[pymodule_export]
+    use super::pool::PoolFile;
+    #[pymodule_export]
+    use super::sweep::{Stop, SweepFile, run_point};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

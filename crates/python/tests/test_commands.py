@@ -1,0 +1,166 @@
+"""Functions give what the commands give, to the byte, and say what those say of mistakes."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import seawall
+from conftest import Command
+
+import generate
+
+#: Calls and what one would type for them.
+SAME: list[tuple[Any, tuple[Any, ...], dict[str, Any], list[str]]] = [
+    (
+        seawall.compare,
+        (),
+        {"workloads": ["queue", "sps"], "designs": ["lb", seawall.design("lbpp", epochs=4)],
+         "machine": seawall.machine("desktop", llc={"banks": 8}), "ops": 60, "crashes": 3},
+        ["compare", "--workloads", "queue,sps", "--designs", "lb,lbpp:epochs=4",
+         "--machine", "desktop:llc.banks=8", "--ops", "60", "--crashes", "3"],
+    ),
+    (
+        seawall.kernels,
+        (["lu:4", "radix:64"],),
+        {"machine": "desktop", "designs": "bsp-lb", "crashes": 2, "threads": 2},
+        ["kernels", "lu:4,radix:64", "--machine", "desktop", "--designs", "bsp-lb",
+         "--crashes", "2", "--threads", "2"],
+    ),
+    (
+        seawall.explore,
+        ("queue",),
+        {"ops": 3, "entries": 2, "seconds": 0, "model": ["px86"], "broken": True},
+        ["explore", "queue", "--ops", "3", "--entries", "2", "--seconds", "0",
+         "--model", "px86", "--broken"],
+    ),
+    (
+        seawall.litmus,
+        (["A01", "A02"],),
+        {"crashes": 20},
+        ["litmus", "A01", "A02", "--crashes", "20"],
+    ),
+    (
+        seawall.reproduce,
+        ("figure.toml",),
+        {"quick": True},
+        ["reproduce", "figure.toml", "--quick"],
+    ),
+]  # fmt: skip
+
+FIGURE = """
+title = "A test"
+source = "no paper"
+machine = "desktop"
+metric = "throughput"
+baseline = "lbpp"
+tolerance = 0.5
+workloads = ["queue", "sps"]
+operations = 200
+
+[[series]]
+name = "LB"
+design = "lb"
+paper = 0.70
+"""
+
+#: What takes time and no part in what is found.
+TIMES = {"seconds", "wall_seconds", "states_per_second", "runs_per_second"}
+
+
+@pytest.mark.parametrize("call, args, options, words", SAME, ids=[row[3][0] for row in SAME])
+def test_a_function_finds_what_its_command_finds(
+    call: Any,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    words: list[str],
+    seawall_command: Command,
+    here: Path,
+) -> None:
+    Path("figure.toml").write_text(FIGURE)
+    code = 1 if "--broken" in words else 0
+    printed = seawall_command(*words, "--json", "command.json", code=code)
+    table = call(*args, **options, json="function.json")
+    written = Path("command.json").read_text()
+    assert without_times(table.to_dicts()) == without_times(read(written))
+    assert table.found == bool(code) and table.complete
+    if words[0] != "explore":
+        assert table.to_json() == written
+        assert Path("function.json").read_text() == written
+        assert repr(table) == printed.rstrip("\n")
+
+
+def read(text: str) -> list[dict[str, Any]]:
+    import json
+
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_times(it) for key, it in value.items() if key not in TIMES}
+    if isinstance(value, list):
+        return [without_times(it) for it in value]
+    return value
+
+
+def test_the_functions_are_what_the_commands_say_of_themselves() -> None:
+    if "SEAWALL_PYTHON_WRITE" in os.environ:
+        generate.MODULE.write_text(generate.module())
+    assert generate.MODULE.read_text() == generate.module(), (
+        "an option of a command has changed: SEAWALL_PYTHON_WRITE=1 cargo run -p seawall-xtask -- "
+        "python"
+    )
+
+
+def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
+    (sweep,) = [command for command in generate.commands() if command["name"] == "sweep"]
+    parameters = inspect.signature(seawall.sweep).parameters
+    for option in sweep["options"]:
+        assert generate.name_of(option) in parameters
+        if option["flag"] not in (None, "jobs"):
+            said = " ".join((seawall.sweep.__doc__ or "").split())
+            assert option["help"] in said, option["help"]
+
+
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda: seawall.compare(workloads=["hsah"]), "hash, queue"),
+        (lambda: seawall.compare(designs=["lbpp:epocs=4"]), "epochs"),
+        (lambda: seawall.compare(threads=0), "--threads is 0"),
+        (lambda: seawall.compare(mix="ycsb-z"), "ycsb-a"),
+        (lambda: seawall.compare(json="/no/such/folder/x.json"), "/no/such/folder/x.json"),
+        (lambda: seawall.explore("queue", model="px87"), "px86"),
+        (lambda: seawall.litmus(long=True, crashes=3), "cannot be used with"),
+        (lambda: seawall.kernels("lu", machine="micro14"), "micro15, desktop"),
+        (lambda: seawall.validate(machine="desktop:core.count=1"), "two cores or more"),
+        (lambda: seawall.reproduce("no-figure"), "no figure 'no-figure'"),
+        (lambda: seawall.sweep("no-sweep"), "no experiment 'no-sweep'"),
+        (lambda: seawall.sweep({"title": "x"}), "machine"),
+        (lambda: seawall.sweep("bsp-sweep-quick", jobs=0), "--jobs is 0"),
+    ],
+)
+def test_a_mistake_is_an_error_that_names_the_thing_and_the_remedy(
+    call: Any, named: str, here: Path
+) -> None:
+    with pytest.raises(seawall.Error) as raised:
+        call()
+    message = str(raised.value)
+    assert named in message, message
+    assert not message.startswith("error:") and "--help" not in message, message
+
+
+def test_the_message_is_that_of_the_command(seawall_command: Command) -> None:
+    said = seawall_command("compare", "--machine", "micro15:core.count=99", code=2)
+    with pytest.raises(seawall.Error) as raised:
+        seawall.compare(machine="micro15:core.count=99")
+    assert said == f"error: {raised.value}\n"
+
+
+def test_an_option_that_does_not_exist_is_refused_by_python() -> None:
+    with pytest.raises(TypeError, match="desings"):
+        seawall.compare(desings="lb")  # type: ignore[call-arg]

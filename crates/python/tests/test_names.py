@@ -1,0 +1,52 @@
+"""Machines and designs with other numbers, and the lists of names."""
+
+from __future__ import annotations
+
+import pytest
+import seawall
+
+
+def test_changes_become_the_text_that_commands_take() -> None:
+    machine = seawall.machine("micro15", ghz=2.5, llc={"banks": 16}, memory={"nvm": {"read": 300}})
+    assert machine == "micro15:ghz=2.5:llc.banks=16:memory.nvm.read=300"
+    assert machine.parameters["memory"]["nvm"]["read"] == 300
+    assert machine.parameters["core"] == seawall.machine("micro15").parameters["core"]
+    assert seawall.machine("micro15", **{"core.count": 8}, cold=True).parameters["cold"] is True
+    assert "banks = 16 " in machine.show() and "KiB" in machine.show()
+
+
+def test_a_design_says_what_it_is_and_promises() -> None:
+    design = seawall.design("lbpp", epochs=4)
+    assert design == "lbpp:epochs=4" and design.parameters["epochs"] == 4
+    assert design.model == "bep" and design.about and "epochs" in design.show()
+    flawed = seawall.design("lbpp", flaw="acknowledges-early")
+    assert flawed.parameters["flaw"] == "acknowledges-early"
+
+
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda: seawall.machine("micro14"), "micro15, desktop"),
+        (lambda: seawall.machine("micro15", core={"counts": 8}), "core.counts"),
+        (lambda: seawall.machine("micro15", core={"count": 65}), "1 to 64"),
+        (lambda: seawall.design("lbqq"), "lb-idt"),
+        (lambda: seawall.design("lbpp", epochs=0), "epochs"),
+        (lambda: seawall.list("desings"), "designs, workloads"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_does_not_exist_is_named_at_once(call: object, named: str) -> None:
+    assert callable(call)
+    with pytest.raises(seawall.Error) as raised:
+        call()
+    assert named in str(raised.value)
+
+
+def test_every_list_has_names_that_can_be_used() -> None:
+    for name in seawall.list("designs"):
+        assert seawall.design(name).about
+    for name in seawall.list("machines"):
+        assert seawall.machine(name).parameters["core"]["count"] >= 1
+    assert {"queue", "hash"} <= set(seawall.list("workloads"))
+    assert "radix" in seawall.list("kernels") and "px86" in seawall.list("models")
+    assert "ycsb-a" in seawall.list("mixes") and seawall.list("corpus")
+    assert "micro15-fig11" in seawall.list("figures")

@@ -1,0 +1,216 @@
+"""A sweep's file is that of the command to the byte, whoever runs the points, in whatever order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+import seawall
+from conftest import SWEEP, SWEEP_TOML, Command
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(2, mp_context=SPAWN)
+
+
+class Backwards(Executor):
+    """Runs the last of what it was given first, one at a time."""
+
+    def __init__(self) -> None:
+        self._given: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self._came = threading.Condition()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._came:
+            self._given.append((future, lambda: fn(*args, **kwargs)))
+            self._came.notify()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            time.sleep(0.02)
+            with self._came:
+                while not self._given:
+                    self._came.wait()
+                future, act = self._given.pop()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(act())
+                except BaseException as error:
+                    future.set_exception(error)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: None, lambda: ThreadPoolExecutor(3), processes, Backwards],
+    ids=["here", "threads", "processes", "backwards"],
+)  # fmt: skip
+def test_the_file_is_that_of_the_command(
+    make: Callable[[], Any], swept: bytes, here: Path
+) -> None:
+    (here / "x.toml").write_text(SWEEP_TOML)
+    executor = make()
+    table = seawall.sweep("x.toml", out="out.jsonl", executor=executor)
+    assert (here / "out.jsonl").read_bytes() == swept
+    assert table.complete and len(table) == swept.count(b"\n")
+    if executor is not None:
+        executor.shutdown()
+
+
+def test_the_table_and_the_plot_are_those_of_the_command(
+    seawall_command: Command, here: Path
+) -> None:
+    (here / "x.toml").write_text(SWEEP_TOML)
+    printed = seawall_command("sweep", "x.toml", "--plot", "command.svg")
+    table = seawall.sweep(SWEEP, out="function.jsonl", plot="function.svg")
+    assert repr(table) == printed.rstrip("\n")
+    assert (here / "function.svg").read_bytes() == (here / "command.svg").read_bytes()
+    assert (here / "function.jsonl").read_bytes() == (here / "x.jsonl").read_bytes()
+
+
+class Stopped(Exception):
+    """What ends a sweep in the middle."""
+
+
+def stop_at(count: int) -> Callable[[int, int, str], None]:
+    def follow(done: int, total: int, note: str) -> None:
+        if done >= count:
+            raise Stopped
+
+    return follow
+
+
+def test_a_sweep_goes_on_where_another_has_stopped(swept: bytes, here: Path) -> None:
+    out = here / "out.jsonl"
+    with pytest.raises(Stopped):
+        seawall.sweep(SWEEP, out=out, executor=Backwards(), progress=stop_at(7))
+    before = out.read_bytes()
+    assert 7 <= before.count(b"\n") < swept.count(b"\n")
+    out.write_bytes(before[:-10])
+    told: list[int] = []
+    seawall.sweep(SWEEP, out=out, jobs=2, progress=lambda done, total, note: told.append(done))
+    assert told[0] == before.count(b"\n") - 1 and told[-1] == swept.count(b"\n")
+    assert out.read_bytes() == swept
+
+
+def test_a_file_that_is_written_is_refused(here: Path) -> None:
+    opened: list[str] = []
+
+    def follow(done: int, total: int, note: str) -> None:
+        with pytest.raises(seawall.Error) as raised:
+            seawall.sweep(SWEEP, out="out.jsonl")
+        opened.append(str(raised.value))
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        seawall.sweep(SWEEP, out="out.jsonl", progress=follow)
+    assert "another seawall is writing out.jsonl" in opened[0]
+    seawall.sweep(SWEEP, out="out.jsonl")
+
+
+def kill_one_at(count: int) -> Callable[[int, int, str], None]:
+    """Kills a process of a pool when so many points are done."""
+    killed: list[int] = []
+
+    def follow(done: int, total: int, note: str) -> None:
+        if done >= count and not killed:
+            pid = multiprocessing.active_children()[0].pid
+            assert pid is not None
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    return follow
+
+
+def test_a_pool_whose_process_dies_is_made_again(swept: bytes, here: Path) -> None:
+    made: list[ProcessPoolExecutor] = []
+
+    def make() -> ProcessPoolExecutor:
+        made.append(processes())
+        return made[-1]
+
+    seawall.sweep(SWEEP, out="out.jsonl", executor=make, progress=kill_one_at(4))
+    assert len(made) == 2
+    assert (here / "out.jsonl").read_bytes() == swept
+
+
+def test_a_pool_that_nobody_can_make_again_is_named_and_what_is_done_stays(
+    swept: bytes, here: Path
+) -> None:
+    with processes() as pool, pytest.raises(seawall.Error, match="worker of the executor has died"):
+        seawall.sweep(SWEEP, out="out.jsonl", executor=pool, progress=kill_one_at(4))
+    done = (here / "out.jsonl").read_bytes().count(b"\n")
+    assert 4 <= done < swept.count(b"\n")
+    with processes() as pool:
+        seawall.sweep(SWEEP, out="out.jsonl", executor=pool)
+    assert (here / "out.jsonl").read_bytes() == swept
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_pools_that_die_at_once_are_not_made_for_ever(here: Path) -> None:
+    made: list[int] = []
+
+    def make() -> ProcessPoolExecutor:
+        made.append(1)
+        return ProcessPoolExecutor(1, mp_context=SPAWN, initializer=die)
+
+    with pytest.raises(seawall.Error, match="memory enough"):
+        seawall.sweep(SWEEP, out="out.jsonl", executor=make)
+    assert len(made) == 4
+
+
+class Altered(ThreadPoolExecutor):
+    """Changes what is in a task on its way."""
+
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__(1)
+        self._change = (old, new)
+
+    def submit(self, fn: Any, task: str, /, *args: Any) -> Any:  # type: ignore[override]
+        assert self._change[0] in task
+        return super().submit(fn, task.replace(*self._change), *args)
+
+
+def test_a_worker_of_another_build_is_refused_by_its_name(here: Path) -> None:
+    with pytest.raises(seawall.Error) as raised:
+        seawall.sweep(SWEEP, out="out.jsonl", executor=Altered(seawall.build(), "0" * 16))
+    message = str(raised.value)
+    assert f"process {os.getpid()}" in message and seawall.build() in message, message
+    assert "install the same package" in message
+    assert (here / "out.jsonl").read_bytes() == b""
+
+
+def test_a_point_that_is_none_of_the_sweep_is_refused(here: Path) -> None:
+    with pytest.raises(seawall.Error, match="no point of this sweep"):
+        seawall.sweep(SWEEP, out="out.jsonl", executor=Altered('"seed":1', '"seed":2'))
+    assert (here / "out.jsonl").read_bytes() == b""
+
+
+def test_ctrl_c_says_how_far_it_came(here: Path, swept: bytes) -> None:
+    def follow(done: int, total: int, note: str) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(seawall.Interrupted, match="out.jsonl; the same call goes on") as raised:
+        seawall.sweep(SWEEP, out="out.jsonl", progress=follow)
+    assert raised.value.partial is not None and len(raised.value.partial) >= 5
+    seawall.sweep(SWEEP, out="out.jsonl")
+    assert (here / "out.jsonl").read_bytes() == swept
+
+
+def test_executor_and_client_are_two_ways(here: Path) -> None:
+    with pytest.raises(TypeError, match="one of them"):
+        seawall.sweep(SWEEP, executor=ThreadPoolExecutor(1), client=object())  # type: ignore[arg-type]

@@ -1,0 +1,117 @@
+//! Builds the Python package into an environment of its own, checks its types, and runs its tests.
+//!
+//! Needs a Python with `venv`, and once the packages of `crates/python/requirements.txt`. The
+//! module is built as `cargo test` builds its crates, so that little is compiled twice; what the
+//! package finds is compared with what the command `seawall` of the same sources prints.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The oldest Python that the tools of the tests run on; the package itself runs on 3.9.
+const MINOR_MIN: u32 = 10;
+
+/// Where everything is.
+struct Places {
+    package: PathBuf,
+    target: PathBuf,
+    /// The environment.
+    venv: PathBuf,
+}
+
+impl Places {
+    fn find() -> Result<Places> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+        let venv = target.join("python");
+        Ok(Places { package: root.join("crates/python"), target, venv })
+    }
+
+    /// A program of the environment, run where the package is.
+    fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(self.venv.join("bin").join(name));
+        command.current_dir(&self.package);
+        command.env("VIRTUAL_ENV", &self.venv).env("CARGO_TARGET_DIR", &self.target);
+        command.env("SEAWALL_COMMAND", self.target.join("debug/seawall"));
+        command
+    }
+}
+
+/// Builds and tests the package; pytest gets `words` too. True if all holds.
+pub(crate) fn run(words: &[&str]) -> Result<bool> {
+    let places = Places::find()?;
+    prepare(&places)?;
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.current_dir(&places.package);
+    build.args(["build", "--locked", "-p", "seawall-cli", "-p", "seawall-python"]);
+    done(&mut build)?;
+    done(places.tool("maturin").args(["develop", "--quiet", "--locked"]))?;
+    let is_typed = is_done(&mut places.tool("mypy"))?;
+    Ok(is_done(places.tool("pytest").args(words))? && is_typed)
+}
+
+/// Makes the environment, unless it is there with what is required.
+fn prepare(places: &Places) -> Result<()> {
+    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    let version = version_of(&python)?;
+    let required = places.package.join("requirements.txt");
+    let wanted = format!("{version}\n{}", fs::read_to_string(&required)?);
+    let mark = places.venv.join("installed.txt");
+    if fs::read_to_string(&mark).is_ok_and(|text| text == wanted) {
+        return Ok(());
+    }
+    let mut venv = Command::new(&python);
+    done(venv.args(["-m", "venv", "--clear"]).arg(&places.venv))?;
+    let mut install = places.tool("python");
+    done(install.args(["-m", "pip", "install", "--quiet", "-r"]).arg(&required))?;
+    fs::write(&mark, wanted).with_context(|| mark.display().to_string())
+}
+
+/// The version of Python, if the tools of the tests run on it.
+fn version_of(python: &str) -> Result<String> {
+    let remedy = "give one of at least that version by PYTHON=";
+    let output = Command::new(python).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {python}; {remedy}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let Some(minor) = minor_of(&text) else { bail!("{python} says '{text}'; {remedy}") };
+    if minor < MINOR_MIN {
+        bail!("{python} is {text}, and the tests need 3.{MINOR_MIN}; {remedy}");
+    }
+    Ok(text)
+}
+
+fn minor_of(version: &str) -> Option<u32> {
+    version.strip_prefix("Python 3.")?.split('.').next()?.parse().ok()
+}
+
+fn is_done(command: &mut Command) -> Result<bool> {
+    println!("== {}", shown(command));
+    Ok(command.status().with_context(|| format!("cannot run {}", shown(command)))?.success())
+}
+
+fn done(command: &mut Command) -> Result<()> {
+    match is_done(command)? {
+        true => Ok(()),
+        false => bail!("{} failed; its messages are above", shown(command)),
+    }
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_python_is_told_from_a_new_one() {
+        assert_eq!(minor_of("Python 3.9.18"), Some(9));
+        assert_eq!(minor_of("Python 3.15.0rc1"), Some(15));
+        assert_eq!(minor_of("Python 2.7.18"), None);
+        let said = version_of("no-such-python").unwrap_err().to_string();
+        assert!(said.contains("no-such-python") && said.contains("PYTHON="), "{said}");
+    }
+}
