@@ -143,7 +143,7 @@ impl Dots {
             }
         }
         if self.has(|row| row.stand_in.is_some()) {
-            entry("kernel in its place", &|at| cross(area, at))?;
+            entry("stand-in", &|at| cross(area, at))?;
         }
         if self.has(|row| row.range.is_some()) {
             entry("unpublished parameters", &|at| range(area, at.0 - 10, at.0 + 10, at.1))?;
@@ -230,6 +230,6 @@ mod tests {
         let svg = Dots { rows, ..dots }.svg("f.svg").unwrap().text;
         assert!(svg.contains("not reproducible"), "{svg}");
         assert!(svg.contains("outside") && !svg.contains("within it"), "{svg}");
-        assert!(svg.contains("kernel in its place") && svg.contains("unpublished parameters"));
+        assert!(svg.contains("stand-in") && svg.contains("unpublished parameters"));
     }
 }
