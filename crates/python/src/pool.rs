@@ -19,6 +19,9 @@ struct Maps {
     counts: BTree<str, u64>,
 }
 
+/// An entry: key and value.
+type Entry = (Vec<u8>, Vec<u8>);
+
 /// A change: the map, the key, and the value; none to remove it.
 type Change = (String, Vec<u8>, Option<Vec<u8>>);
 
@@ -85,7 +88,7 @@ impl PoolFile {
     }
 
     /// All entries of a map, in the order of their keys.
-    fn items(&self, py: Python<'_>, map: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+    fn items(&self, py: Python<'_>, map: &str) -> Result<Vec<Entry>, Failure> {
         let (first, behind) = (key_of(map, &[]), [map.as_bytes(), &[BETWEEN + 1]].concat());
         let head = first.len();
         self.with(py, |pool| {
