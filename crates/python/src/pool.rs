@@ -19,6 +19,9 @@ struct Maps {
     counts: BTree<str, u64>,
 }
 
+/// An entry: key and value.
+type Entry = (Vec<u8>, Vec<u8>);
+
 /// A change: the map, the key, and the value; none to remove it.
 type Change = (String, Vec<u8>, Option<Vec<u8>>);
 
