@@ -25,9 +25,6 @@ type Entry = (Vec<u8>, Vec<u8>);
 /// A change: the map, the key, and the value; none to remove it.
 type Change = (String, Vec<u8>, Option<Vec<u8>>);
 
-/// A key and its value.
-type Entry = (Vec<u8>, Vec<u8>);
-
 /// An open pool.
 #[pyclass(frozen, module = "seawall._seawall")]
 pub(crate) struct PoolFile {
