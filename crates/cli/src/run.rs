@@ -6,7 +6,9 @@ use anyhow::Result;
 use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::{NativeError, RunCommand};
 use seawall_lab::{Doctor, Listing, show_design, show_machine};
-use seawall_report::{Experiment, Finished, Form, Output, Progress, Report, ReportError, tell};
+use seawall_report::{
+    Experiment, Finished, Form, Output, Progress, Report, ReportError, command_line, tell,
+};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -118,8 +120,9 @@ fn listing(what: What) -> Listing {
 /// fails keeps none of the others from being tried; the first error is returned, others are said.
 fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
     let mut published = print(&report.text());
+    let command = typed();
     for (form, output) in outputs {
-        let written = report.result(*form).and_then(|result| {
+        let written = report.result(*form, &command).and_then(|result| {
             let finished = match report.finished() {
                 Finished::Some if result.is_empty_folder() => Finished::Nothing,
                 finished => finished,
@@ -133,6 +136,12 @@ fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
         }
     }
     Ok(published?)
+}
+
+/// The command, as a shell would read it again.
+fn typed() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    command_line(std::iter::once("seawall".to_owned()).chain(words))
 }
 
 fn say(text: &str) -> Result<Verdict> {

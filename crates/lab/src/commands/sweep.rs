@@ -14,8 +14,8 @@ use clap::Args;
 use file::{Factors, SweepFile};
 use record::{Described, SweepRecord};
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
-    one_plot,
+    Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
+    json_lines, one_plot,
 };
 use seawall_sim::{Choice, Machine, SimError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicBool;
 use store::Store;
 
 mod file;
+mod page;
 mod plot;
 mod record;
 mod store;
@@ -52,6 +53,10 @@ pub struct SweepOptions {
     /// Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// Write a page for a browser to this file: charts, a table, and what is behind each of its rows
+    /// [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 const SWEEP_LANGUAGE: &str = "\
@@ -130,6 +135,8 @@ pub enum SweepError {
 #[derive(Clone, Debug)]
 struct SweepPoint {
     machine: Machine,
+    /// The machine as a command line names it.
+    machine_name: String,
     point: KernelPoint,
     described: Described,
     key: String,
@@ -240,7 +247,9 @@ impl SweepPlan {
                 };
                 let described = Described::new(machine, &point, experiment.crashes);
                 let key = described.key();
-                SweepPoint { machine: machine.clone(), point, described, key, baseline }
+                let machine_name = experiment.machine_name_with(settings);
+                let machine = machine.clone();
+                SweepPoint { machine, machine_name, point, described, key, baseline }
             };
             let baseline = make(&experiment.baseline, None);
             let point = make(&choice, Some(baseline.key.clone()));
@@ -404,6 +413,7 @@ impl Experiment for SweepOptions {
             .reads("the experiment", &self.experiment)
             .makes("--out", Some(plan.out()))
             .results(Form::Plot, &self.plot)
+            .results(Form::Html, &self.html)
     }
 
     fn run(
@@ -461,6 +471,10 @@ impl Report for Sweep {
 
     fn json(&self) -> String {
         json_lines(self.records.values())
+    }
+
+    fn page(&self) -> HtmlPage {
+        self.to_page()
     }
 
     fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
