@@ -2,8 +2,8 @@
 //!
 //! An [`Experiment`] goes from options to a [`Report`]; a report is text for people, JSON Lines for
 //! programs, plots, and a page for a browser. This crate has the tables, the plots, the page, the
-//! files (which are written whole or not at all) and the progress. All that it knows of persistent memory is what a pool file begins
-//! with, so that none is overwritten.
+//! files (which are written whole or not at all) and the progress. All that it knows of persistent
+//! memory is what a pool file begins with, so that none is overwritten.
 
 #![forbid(unsafe_code)]
 // They panic when standard error is closed.

@@ -53,8 +53,8 @@ pub struct SweepOptions {
     /// Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Write a page for a browser to this file: charts, a table, and what is behind each of its rows
-    /// [if stopped: to FILE.partial]
+    /// Write a page for a browser to this file: charts, a table, and what is behind each row [if
+    /// stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

@@ -149,9 +149,9 @@ macro_rules! kinds {
                 [$(json_lines(&self.$records)),*].concat()
             }
 
-            pub(super) fn shown(&self) -> Vec<Shown<'_>> {
+            pub(super) fn shown(&self) -> Vec<FigureValues<'_>> {
                 let of_figure = self.figures.iter().map(|figure| match figure {
-                    $(Figure::$Kind(figure) => Shown {
+                    $(Figure::$Kind(figure) => FigureValues {
                         name: &figure.name,
                         title: &figure.title,
                         source: &figure.source,
@@ -246,7 +246,7 @@ impl Figures {
 }
 
 /// A figure and its values.
-pub(super) struct Shown<'a> {
+pub(super) struct FigureValues<'a> {
     pub(super) name: &'a str,
     pub(super) title: &'a str,
     pub(super) source: &'a str,

@@ -1,7 +1,7 @@
 //! `seawall reproduce --html`: every published value beside ours, with the records that it is made
 //! of.
 
-use super::kinds::Shown;
+use super::kinds::FigureValues;
 use super::{FigureOptions, Figures, PublishedValue, Reproduced};
 use seawall_report::{
     HtmlChart, HtmlColumn, HtmlFate, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection,
@@ -53,7 +53,7 @@ impl Figures {
         HtmlPage { title, facts, notes, sections, ..HtmlPage::default() }
     }
 
-    fn values_section(&self, figures: &[Shown<'_>], records: &[Value]) -> HtmlSection {
+    fn values_section(&self, figures: &[FigureValues<'_>], records: &[Value]) -> HtmlSection {
         let mut rows = Vec::new();
         for figure in figures {
             let command = format!("seawall reproduce {}{}", figure.name, self.flags());
@@ -150,7 +150,7 @@ fn counts(values: &[PublishedValue]) -> [usize; 4] {
     ]
 }
 
-fn tally(figures: &[Shown<'_>]) -> Option<HtmlNote> {
+fn tally(figures: &[FigureValues<'_>]) -> Option<HtmlNote> {
     let sums = figures.iter().map(|figure| counts(&figure.values));
     let [all, held, _, beyond] =
         sums.fold([0; 4], |sum, of| [0, 1, 2, 3].map(|at| sum[at] + of[at]));
@@ -159,8 +159,8 @@ fn tally(figures: &[Shown<'_>]) -> Option<HtmlNote> {
     Some(HtmlNote::plain(format!("{held} of {of} values that can be reproduced hold ({share} %).")))
 }
 
-fn figures_section(figures: &[Shown<'_>]) -> HtmlSection {
-    let row = |figure: &Shown<'_>| {
+fn figures_section(figures: &[FigureValues<'_>]) -> HtmlSection {
+    let row = |figure: &FigureValues<'_>| {
         let [all, held, missed, beyond] = counts(&figure.values);
         let row = HtmlRow::new([
             ("figure", json!(figure.name)),

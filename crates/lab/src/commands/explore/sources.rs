@@ -55,7 +55,7 @@ impl Sources {
         for (file, mut marks) in files {
             marks.sort_by_key(|mark| mark.line);
             let is_near = |one: &HtmlMark, other: &HtmlMark| other.line - one.line <= 2 * AROUND;
-            let groups = marks.chunk_by(is_near).map(|group| few_each(group));
+            let groups = marks.chunk_by(is_near).map(few_each);
             excerpts.extend(groups.filter_map(|group| self.excerpt(file, group)));
         }
         excerpts
