@@ -8,7 +8,8 @@ use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::{NativeError, RunCommand};
 use seawall_lab::{Doctor, Listing, show_design, show_machine};
 use seawall_report::{
-    Experiment, Finished, Form, Output, Progress, Report, ReportError, tell, write_results,
+    Experiment, Finished, Form, Output, Progress, Report, ReportError, command_line, tell,
+    write_results,
 };
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -110,11 +111,17 @@ fn native(options: &RunCommand) -> Result<Verdict> {
 /// keeps nothing else from being tried; the first is returned, the others are said.
 fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
     let printed = print(&report.text());
-    let written = write_results(report, outputs, tell);
+    let written = write_results(report, outputs, &typed(), tell);
     if let (Err(_), Err(error)) = (&printed, &written) {
         tell(format_args!("error: {error}"));
     }
     Ok(printed.and(written)?)
+}
+
+/// The command, as a shell would read it again.
+fn typed() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    command_line(std::iter::once("seawall".to_owned()).chain(words))
 }
 
 pub(crate) fn say(text: &str) -> Result<Verdict> {

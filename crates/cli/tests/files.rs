@@ -77,13 +77,17 @@ fn no_command_writes_over_what_it_reads_by_any_name_of_it() {
         ("pool check a.pool --json", "a.pool"),
         ("compare -w hash -d lb -m m.toml --ops 5 --crashes 0 --json", "m.toml"),
         ("compare -w hash -d lb -m m.toml --ops 5 --crashes 0 --plot", "m.toml"),
+        ("compare -w hash -d lb -m m.toml --ops 5 --crashes 0 --html", "m.toml"),
         ("kernels lu:8 -m m.toml --crashes 0 --json", "m.toml"),
+        ("kernels lu:8 -m m.toml --crashes 0 --html", "m.toml"),
         ("kernels lu:8 -m m.toml --crashes 0 --plot", "m.toml"),
         ("sweep s.toml --out new.jsonl --plot", "s.toml"),
         ("sweep s.toml --out new.jsonl --plot", "m.toml"),
+        ("sweep s.toml --out new.jsonl --html", "m.toml"),
         ("sweep s.toml --out", "s.toml"),
         ("reproduce f.toml --json", "f.toml"),
         ("reproduce f.toml --json", "m.toml"),
+        ("reproduce f.toml --html", "f.toml"),
         ("litmus t.litmus --crashes 1 --json", "t.litmus"),
         ("bench sim -m m.toml --cores 1 -w hash -d lb --references 1000 --json", "m.toml"),
         ("bench dimms -m m.toml --json", "m.toml"),
@@ -116,10 +120,12 @@ fn no_command_writes_over_what_it_makes_or_writes_besides() {
         "sweep s.toml --out new.partial --plot new",
         "sweep s.toml --out new --plot link",
         "sweep s.toml --plot s.jsonl",
+        "sweep s.toml --html s.jsonl",
         "explore hash --resume new --json new",
         "explore hash --resume new --html link",
         "explore hash --json new --html ./new",
         "compare -w hash --json new --plot link",
+        "compare -w hash --html new --plot link",
         "kernels lu:8 --json new --plot link",
         "validate --json new.svg --plots .",
         "reproduce f.toml --json new.svg --plots .",
@@ -192,14 +198,18 @@ fn no_command_that_is_stopped_empties_a_result_file_and_each_says_so() {
     let lines = [
         "compare -w hash -d lb --ops 100000000 --json old",
         "compare -w hash -d lb --ops 100000000 --plot old",
+        "compare -w hash -d lb --ops 100000000 --html old",
         "kernels lu:2000 --json old",
+        "kernels lu:2000 --html old",
         "kernels lu:2000 --plot old",
         "sweep s.toml --plot old",
+        "sweep s.toml --html old",
         "run hash --seconds 600 --json old",
         "explore btree --threads 2 --ops 8 --budget 100000000 --json old",
         "explore btree --threads 2 --ops 8 --budget 100000000 --html old",
         "litmus A04 --crashes 1000000000 --json old",
         "reproduce micro15-fig11 --json old",
+        "reproduce micro15-fig11 --html old",
         "bench sim --references 1000000000000 --json old",
         "bench dimms --requests 1000000000 --json old",
         "bench explore --seconds 1000 --json old",
@@ -228,10 +238,11 @@ fn no_command_that_is_stopped_empties_a_result_file_and_each_says_so() {
 #[test]
 fn what_was_finished_goes_beside_the_old_results() {
     let inputs = Inputs::new();
-    for name in ["old.json", "old.svg"] {
+    for name in ["old.json", "old.svg", "old.html"] {
         fs::write(inputs.at(name), "of yesterday").unwrap();
     }
-    let line = "kernels radix:64,lu:2000 -d bsp-lb --crashes 0 -j 1 --json old.json --plot old.svg";
+    let line = "kernels radix:64,lu:2000 -d bsp-lb --crashes 0 -j 1 --json old.json --plot old.svg \
+                --html old.html";
     let mut child = start(inputs.path(), line);
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut said = String::new();
@@ -240,7 +251,7 @@ fn what_was_finished_goes_beside_the_old_results() {
     }
     assert_eq!(stop(child, "-TERM").status.code(), Some(2));
     stderr.read_to_string(&mut said).unwrap();
-    for name in ["old.json", "old.svg"] {
+    for name in ["old.json", "old.svg", "old.html"] {
         assert_eq!(fs::read_to_string(inputs.at(name)).unwrap(), "of yesterday");
         let wanted = format!("finished is in {name}.partial; {name} is as it was");
         assert!(said.contains(&wanted), "{said}");
@@ -248,4 +259,6 @@ fn what_was_finished_goes_beside_the_old_results() {
     let records = fs::read_to_string(inputs.at("old.json.partial")).unwrap();
     assert_eq!(records.matches("\"partial\":true").count(), 2, "{records}");
     assert!(fs::read_to_string(inputs.at("old.svg.partial")).unwrap().contains("</svg>"));
+    let page = fs::read_to_string(inputs.at("old.html.partial")).unwrap();
+    assert!(page.contains("Stopped after 2 of 4 cells") && !page.contains("id=\"partial\" hidden"));
 }

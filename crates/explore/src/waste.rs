@@ -48,10 +48,10 @@ pub struct Waste {
     pub calls: u64,
 }
 
-impl fmt::Display for Waste {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Waste { kind, place, times, calls } = self;
-        let what = match kind {
+impl Waste {
+    /// What is wrong with the call.
+    pub fn in_words(&self) -> &'static str {
+        match self.kind {
             WasteKind::CleanFlush => "flushes a line that is clean",
             WasteKind::ElsewhereFlush => "flushes what is not persistent memory",
             WasteKind::IdleFence => "is a fence after nothing",
@@ -64,8 +64,14 @@ impl fmt::Display for Waste {
             WasteKind::UnflushedStore => "stores what is never flushed",
             WasteKind::SpareFlush => "flushes what no crash of this run needs to be flushed",
             WasteKind::SpareFence => "is a fence that no crash of this run needs",
-        };
-        write!(f, "{place} {what}: {times} of {calls} times")
+        }
+    }
+}
+
+impl fmt::Display for Waste {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Waste { place, times, calls, .. } = self;
+        write!(f, "{place} {}: {times} of {calls} times", self.in_words())
     }
 }
 

@@ -6,4 +6,5 @@ pub(crate) mod jobs;
 pub(crate) mod kept;
 pub(crate) mod lines;
 pub(crate) mod options;
+pub(crate) mod pages;
 pub(crate) mod spent;

@@ -10,8 +10,8 @@ use crate::engine::kept::Kept;
 use crate::engine::options::{check_jobs, default_options, once};
 use clap::Args;
 use seawall_report::{
-    Bars, Experiment, Files, Finished, Form, Group, Progress, Report, ReportError, ResultFile,
-    json_lines,
+    Bars, Experiment, Files, Finished, Form, Group, HtmlPage, Progress, Report, ReportError,
+    ResultFile, json_lines,
 };
 use seawall_runtime::defrag::DefragOptions;
 use std::borrow::Cow;
@@ -29,6 +29,7 @@ mod logging;
 mod moving;
 mod page;
 mod programs;
+mod report;
 mod tally;
 mod varied;
 
@@ -141,6 +142,10 @@ pub struct FigureOptions {
     /// and ours [if stopped: in FOLDER.partial]
     #[arg(long, value_name = "FOLDER")]
     pub pages: Option<PathBuf>,
+    /// Write a page for a browser to this file: each published value beside ours, and the records
+    /// behind it [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Draw the figures to SVG files in this folder [if stopped: in FOLDER.partial]
     #[arg(long, value_name = "FOLDER")]
     pub plots: Option<PathBuf>,
@@ -320,6 +325,7 @@ impl Experiment for FigureOptions {
             .fold(Files::new(), |files, name| files.reads("a figure", name))
             .makes("--keep", self.keep.as_deref())
             .results(Form::Json, &self.json)
+            .results(Form::Html, &self.html)
             .results(Form::Plots, &self.plots)
             .results(Form::Pages, &self.pages)
     }
@@ -352,6 +358,10 @@ impl Report for Figures {
 
     fn json(&self) -> String {
         self.lines()
+    }
+
+    fn page(&self) -> HtmlPage {
+        self.to_page()
     }
 
     fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {

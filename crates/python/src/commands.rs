@@ -14,7 +14,7 @@ use seawall_lab::litmus::LitmusOptions;
 use seawall_lab::run::RunCommand;
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{CompareOptions, FigureOptions, KernelOptions, SweepOptions, WhisperOptions};
-use seawall_report::{Experiment, Form, Output, Progress, write_results};
+use seawall_report::{Experiment, Form, Output, Progress, command_line, write_results};
 use serde_json::{Value, json};
 use std::any::TypeId;
 use std::path::PathBuf;
@@ -114,7 +114,9 @@ pub(crate) fn run(
         Watched::Stopped(found, error) => (found, Some(error)),
     };
     let mut told = Vec::new();
-    py.detach(|| write_results(&*found, &outputs, |text| told.push(text)))
+    let command =
+        command_line(["seawall", name].into_iter().chain(words.iter().map(String::as_str)));
+    py.detach(|| write_results(&*found, &outputs, &command, |text| told.push(text)))
         .map_err(|error| Failure::of(&error))?;
     Ok(Outcome::new(found, told, stopped_by))
 }

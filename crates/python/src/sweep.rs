@@ -132,7 +132,7 @@ impl SweepFile {
         let mut told = Vec::new();
         let sweep = py.detach(|| {
             let sweep = open.finish()?;
-            write_results(&sweep, &self.outputs, |text| told.push(text))?;
+            write_results(&sweep, &self.outputs, "seawall.sweep", |text| told.push(text))?;
             Ok::<_, Failure>(sweep)
         })?;
         Ok(Outcome::new(Box::new(sweep), told, None))

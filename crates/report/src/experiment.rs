@@ -2,6 +2,7 @@
 //! user can get wrong; a run; and a report, which is printed, written and drawn.
 
 use crate::ReportError;
+use crate::html::{HtmlPage, Shown};
 use crate::output::{Files, Finished, Form, Output, write_file};
 use crate::progress::Progress;
 use serde::Serialize;
@@ -87,8 +88,8 @@ pub trait Report {
     }
 
     /// The page of a command with `--html`.
-    fn html(&self) -> String {
-        String::new()
+    fn page(&self) -> HtmlPage {
+        HtmlPage::default()
     }
 
     /// The stacks of a command with `--profile-folded`.
@@ -96,14 +97,19 @@ pub trait Report {
         String::new()
     }
 
-    /// The results in that form.
+    /// The results in that form, of a command as it was typed.
     ///
     /// # Errors
     /// When they cannot be drawn.
-    fn result(&self, form: Form) -> Result<Written, ReportError> {
+    fn result(&self, form: Form, command: &str) -> Result<Written, ReportError> {
         Ok(match form {
             Form::Json => Written::File(self.json()),
-            Form::Html => Written::File(self.html()),
+            Form::Html => Written::File(self.page().to_html(Shown {
+                command,
+                printed: &self.text(),
+                records: &self.json(),
+                is_partial: self.finished() != Finished::All,
+            })),
             Form::Plot => Written::File(self.plots()?.into_iter().map(|plot| plot.text).collect()),
             Form::Plots => Written::Folder(self.plots()?),
             Form::Pages => Written::Folder(self.pages()?),
@@ -152,11 +158,12 @@ impl Written {
 pub fn write_results<R: Report + ?Sized>(
     report: &R,
     outputs: &[(Form, Output)],
+    command: &str,
     mut tell: impl FnMut(String),
 ) -> Result<(), ReportError> {
     let mut all = Ok(());
     for (form, output) in outputs {
-        let written = report.result(*form).and_then(|result| {
+        let written = report.result(*form, command).and_then(|result| {
             let finished = match report.finished() {
                 Finished::Some if result.is_empty_folder() => Finished::Nothing,
                 finished => finished,
@@ -178,10 +185,39 @@ pub fn json_lines<R: Serialize>(records: impl IntoIterator<Item = R>) -> String 
     records.into_iter().map(line).collect()
 }
 
+/// `words` as a line that a shell reads as the same words; plain ones stay as they are.
+pub fn command_line<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,+=@%".contains(c);
+    let quoted = |word: W| {
+        let word = word.as_ref();
+        match word.chars().all(is_plain) && !word.is_empty() && !word.starts_with('=') {
+            true => word.to_owned(),
+            // No argument has a zero byte.
+            false => shlex::try_quote(word).map_or(word.into(), |word| word.into_owned()),
+        }
+    };
+    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// A plot whose file is not named by the command.
 pub fn one_plot(
     svg: Result<String, Box<dyn std::error::Error>>,
 ) -> Result<Vec<ResultFile>, ReportError> {
     let text = svg.map_err(ReportError::plot)?;
     Ok(vec![ResultFile { file: String::new(), text }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_a_command_line_as_the_words_that_it_is_made_of() {
+        let words = ["seawall", "a b", "", "it's", "$x", "lb:flaw='x'", "=cat", "\u{e9}", "!", "~"];
+        let line = command_line(words);
+        assert_eq!(shlex::split(&line).unwrap(), words);
+        assert!(words.iter().skip(1).all(|word| !line.contains(&format!(" {word} "))), "{line}");
+        let plain = "seawall compare --machine desktop:core.count=2 -d clwb,lb --html a/b_c.html";
+        assert_eq!(command_line(plain.split(' ')), plain);
+    }
 }

@@ -8,13 +8,14 @@ use crate::cell::{Cell, run_cell};
 use crate::commands::compare::plan::{CompareOptions, Plan};
 use crate::engine::jobs::Runner;
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
-    one_plot,
+    Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
+    json_lines, one_plot,
 };
 use seawall_sim::Machine;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod page;
 pub(crate) mod plan;
 mod plot;
 pub(crate) mod record;
@@ -89,6 +90,7 @@ impl Experiment for CompareOptions {
             .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
+            .results(Form::Html, &self.html)
     }
 
     fn run(
@@ -115,6 +117,10 @@ impl Report for Comparison {
 
     fn json(&self) -> String {
         json_lines(self.records())
+    }
+
+    fn page(&self) -> HtmlPage {
+        self.to_page()
     }
 
     fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {

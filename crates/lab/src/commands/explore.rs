@@ -28,10 +28,11 @@ mod bench;
 mod case;
 mod corpus;
 mod error;
-mod html;
+mod page;
 mod program;
 mod report;
 mod resume;
+mod sources;
 mod target;
 
 pub use bench::{ExploreBench, ExploreBenchOptions, ExploreSpeed};
@@ -183,8 +184,8 @@ pub struct ExploreCommand {
     /// Write the report to this file, as one JSON record [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the report to this file, as a page with what happened before each crash [if stopped:
-    /// to FILE.partial]
+    /// Write a page for a browser to this file, with what happened before each crash beside the
+    /// sources [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// A program of others instead. The last, as what is behind it would be under its heading.

@@ -15,8 +15,8 @@ use crate::engine::spent::Spent;
 use crate::{CRASHES, LabError, MACHINE};
 use clap::Args;
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
-    one_plot,
+    Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
+    json_lines, one_plot,
 };
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{
@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) mod cuts;
+mod page;
 mod plot;
 pub(crate) mod point;
 mod record;
@@ -131,6 +132,10 @@ pub struct KernelOptions {
     /// Draw times and where they went to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// Write a page for a browser to this file: charts, a table, and what is behind each row [if
+    /// stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// A program of others instead of kernels.
     #[command(flatten)]
     pub program: ProgramOptions,
@@ -369,6 +374,7 @@ impl Experiment for KernelOptions {
             .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
+            .results(Form::Html, &self.html)
     }
 
     fn run(
@@ -399,6 +405,10 @@ impl Report for Kernels {
 
     fn json(&self) -> String {
         json_lines(self.records())
+    }
+
+    fn page(&self) -> HtmlPage {
+        self.to_page()
     }
 
     fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {

@@ -15,8 +15,8 @@ use crate::engine::spent::Spent;
 use clap::{Args, ValueEnum};
 use seawall_program::{Fences, From, Persistent, Ran};
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
-    one_plot,
+    Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
+    json_lines, one_plot,
 };
 use seawall_sim::{Choice, Counters, Machine};
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ mod cell;
 mod command;
 mod native;
 mod output;
+mod page;
 mod plot;
 mod profile;
 mod record;
@@ -168,6 +169,7 @@ pub struct ProgramExperiment {
     jobs: Option<usize>,
     json: Option<PathBuf>,
     plot: Option<PathBuf>,
+    html: Option<PathBuf>,
     is_unannotated: bool,
 }
 
@@ -188,6 +190,7 @@ impl CompareOptions {
             jobs: self.jobs,
             json: self.json.clone(),
             plot: self.plot.clone(),
+            html: self.html.clone(),
             is_unannotated: false,
         })
     }
@@ -210,6 +213,7 @@ impl KernelOptions {
             jobs: self.jobs,
             json: self.json.clone(),
             plot: self.plot.clone(),
+            html: self.html.clone(),
             is_unannotated: true,
         })
     }
@@ -408,6 +412,7 @@ impl Experiment for ProgramExperiment {
             .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
+            .results(Form::Html, &self.html)
             .results(Form::Folded, &self.options.profile_folded)
     }
 
@@ -446,6 +451,10 @@ impl Report for Programs {
 
     fn folded(&self) -> String {
         Programs::folded(self)
+    }
+
+    fn page(&self) -> HtmlPage {
+        self.to_page()
     }
 
     fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {

@@ -14,8 +14,8 @@ use clap::Args;
 use file::{Factors, SweepFile};
 use record::{Described, SweepRecord};
 use seawall_report::{
-    Experiment, Files, Finished, Form, Progress, Report, ReportError, ResultFile, json_lines,
-    one_plot,
+    Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
+    json_lines, one_plot,
 };
 use seawall_sim::{Choice, Machine};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,7 @@ use task::Head;
 
 mod file;
 mod open;
+mod page;
 mod plot;
 mod record;
 mod store;
@@ -57,6 +58,10 @@ pub struct SweepOptions {
     /// Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// Write a page for a browser to this file: charts, a table, and what is behind each row [if
+    /// stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 const SWEEP_LANGUAGE: &str = "\
@@ -152,6 +157,8 @@ pub enum SweepError {
 #[derive(Clone, Debug)]
 struct SweepPoint {
     machine: Machine,
+    /// The machine as a command line names it.
+    machine_name: String,
     point: KernelPoint,
     described: Described,
     key: String,
@@ -283,7 +290,12 @@ impl SweepPlan {
                     seed: experiment.seed,
                     extent: experiment.extent,
                 };
-                SweepPoint::new(experiment.crashes, machine, point, baseline)
+                SweepPoint::new(
+                    experiment.crashes,
+                    (machine, &experiment.machine_name_with(settings)),
+                    point,
+                    baseline,
+                )
             };
             let baseline = make(&experiment.baseline, None);
             let point = make(&choice, Some(baseline.key.clone()));
@@ -406,6 +418,7 @@ impl Experiment for SweepOptions {
             .reads("the experiment", &self.experiment)
             .makes("--out", Some(plan.out()))
             .results(Form::Plot, &self.plot)
+            .results(Form::Html, &self.html)
     }
 
     fn run(
@@ -454,6 +467,10 @@ impl Report for Sweep {
 
     fn json(&self) -> String {
         json_lines(self.records.values())
+    }
+
+    fn page(&self) -> HtmlPage {
+        self.to_page()
     }
 
     fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {

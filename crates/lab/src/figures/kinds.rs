@@ -64,6 +64,8 @@ macro_rules! kinds {
             is_partial: bool,
             /// Runs that were kept in a file, if there is one.
             taken: Option<usize>,
+            /// The options that decided what was measured.
+            flags: String,
         }
 
         impl Figures {
@@ -98,8 +100,8 @@ macro_rules! kinds {
                     is_partial |= !is_whole;
                 )*
                 let taken = kept.map(|kept| kept.taken());
-                let is_strict = options.strict;
-                Ok(Figures { figures, $($records,)* is_strict, is_partial, taken })
+                let (is_strict, flags) = (options.strict, options.flags());
+                Ok(Figures { figures, $($records,)* is_strict, is_partial, taken, flags })
             }
 
             $(
@@ -145,6 +147,18 @@ macro_rules! kinds {
 
             pub(super) fn lines(&self) -> String {
                 [$(json_lines(&self.$records)),*].concat()
+            }
+
+            pub(super) fn shown(&self) -> Vec<FigureValues<'_>> {
+                let of_figure = self.figures.iter().map(|figure| match figure {
+                    $(Figure::$Kind(figure) => FigureValues {
+                        name: &figure.name,
+                        title: &figure.title,
+                        source: &figure.source,
+                        values: figure.published_values(&of(&figure.name, &self.$records)),
+                    },)*
+                });
+                of_figure.collect()
             }
 
             pub(super) fn write_pages(&self) -> Result<Vec<ResultFile>, ReportError> {
@@ -220,10 +234,23 @@ impl Figures {
         self.taken
     }
 
+    /// The options that decided what was measured, as they are typed.
+    pub(super) fn flags(&self) -> &str {
+        &self.flags
+    }
+
     /// True if a figure that does not hold is to be an error.
     pub(super) fn is_strict(&self) -> bool {
         self.is_strict
     }
+}
+
+/// A figure and its values.
+pub(super) struct FigureValues<'a> {
+    pub(super) name: &'a str,
+    pub(super) title: &'a str,
+    pub(super) source: &'a str,
+    pub(super) values: Vec<PublishedValue>,
 }
 
 /// A record, which says of which figure it is.

@@ -83,6 +83,10 @@ pub struct CompareOptions {
     /// Draw the comparison to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// Write a page for a browser to this file: charts, a table, and what is behind each row [if
+    /// stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// A program of others instead of workloads.
     #[command(flatten)]
     pub program: ProgramOptions,

@@ -5,7 +5,7 @@ use crate::engine::spent::PARTS;
 use seawall_report::{Bars, Group};
 
 /// Bars above this end at the upper edge.
-const THROUGHPUT_MAX: f64 = 2.0;
+pub(super) const THROUGHPUT_MAX: f64 = 2.0;
 
 impl Comparison {
     /// Draws the comparison.

@@ -2,7 +2,7 @@
 
 use crate::commands::run::CollectorReport;
 use seawall_explore::{SearchOutcome, Waste};
-use seawall_report::{Finished, Report, json_lines};
+use seawall_report::{Finished, HtmlPage, Report, json_lines};
 use serde::Serialize;
 use std::fmt;
 
@@ -67,8 +67,8 @@ impl Report for ExploreReport {
         json_lines([self])
     }
 
-    fn html(&self) -> String {
-        self.to_html()
+    fn page(&self) -> HtmlPage {
+        self.to_page()
     }
 }
 

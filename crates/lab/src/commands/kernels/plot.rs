@@ -5,7 +5,7 @@ use crate::engine::spent::PARTS;
 use seawall_report::{Bars, Group};
 
 /// Bars are cut at this multiple of the slowest design's mean.
-const CUT: f64 = 2.0;
+pub(super) const CUT: f64 = 2.0;
 
 impl Kernels {
     /// Draws the kernels.

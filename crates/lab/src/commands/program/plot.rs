@@ -5,7 +5,7 @@ use crate::engine::spent::PARTS;
 use seawall_report::{Bars, Group};
 
 /// Bars are cut at this multiple of the slowest.
-const CUT: f64 = 1.2;
+pub(super) const CUT: f64 = 1.2;
 
 impl Programs {
     /// Draws the program under each design.

@@ -90,7 +90,7 @@ impl Programs {
         ]
     }
 
-    fn crash_summary(&self) -> String {
+    pub(super) fn crash_summary(&self) -> String {
         let wrong = self.cells.iter().filter(|cell| cell.wrong.is_some()).count();
         let mut text = match wrong {
             0 if self.plan.no_native => "it returned 0 under each design\n".to_owned(),

@@ -313,6 +313,17 @@ impl SweepFile {
         Ok(self.machine.with(&name, &changed)?)
     }
 
+    /// The same machine, as a command line names it.
+    pub(super) fn machine_name_with(&self, settings: &[Option<usize>]) -> String {
+        let mut name = self.machine_name.clone();
+        for (factor, value) in self.set(settings, Side::Machine) {
+            for (key, value) in factor.settings(value) {
+                name += &format!(":{key}={value}");
+            }
+        }
+        name
+    }
+
     /// A design under these settings.
     pub(super) fn design_of(
         &self,

@@ -52,8 +52,7 @@ impl Sweep {
             if !values.applies(design) {
                 continue;
             }
-            let base = (0..values.count())
-                .find(|value| values.is_base(*value, &experiment.machine, design));
+            let base = self.base_of(factor, at);
             let base_mean = base.and_then(|value| self.mean_of(factor, value, at));
             for value in 0..values.count() {
                 let mark = if base == Some(value) { "*" } else { " " };
@@ -71,16 +70,12 @@ impl Sweep {
         let places = self.places(factor, value, design);
         let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
         let kernels = 0..self.plan.experiment.kernels.len();
-        let mut row: Vec<String> = kernels
-            .map(|kernel| {
-                let times = places.iter().map(|place| self.time(&place.points[kernel]));
-                ratio(crate::commands::kernels::geometric_mean(times))
-            })
-            .collect();
+        let mut row: Vec<String> =
+            kernels.map(|kernel| ratio(self.ratio(&places, kernel))).collect();
         let mean = self.mean_of(factor, value, design);
         row.push(ratio(mean));
         row.push(ratio(mean.zip(base).map(|(mean, base)| mean / base)));
-        row.push(self.inter(&places));
+        row.push(self.inter(&places).map_or("-".into(), |percent| format!("{percent:.0}")));
         let spent = self.spent(&places);
         row.push(match mean {
             Some(_) => format!("{:.0}", 100.0 * spent.groups().persist),
@@ -96,21 +91,34 @@ impl Sweep {
         crate::commands::kernels::geometric_mean(places.into_iter().map(|place| self.mean(place)))
     }
 
-    /// Conflicts between threads in per cent of all.
-    fn inter(&self, places: &[&Place]) -> String {
+    /// The value of a factor that a design has without the sweep, if it is one of the values.
+    pub(super) fn base_of(&self, factor: usize, design: usize) -> Option<usize> {
+        let experiment = &self.plan.experiment;
+        let (values, design) = (&experiment.factors[factor], &experiment.designs[design]);
+        (0..values.count()).find(|value| values.is_base(*value, &experiment.machine, design))
+    }
+
+    /// The geometric mean of a kernel's times, if all are there.
+    pub(super) fn ratio(&self, places: &[&Place], kernel: usize) -> Option<f64> {
+        let times = places.iter().map(|place| self.time(&place.points[kernel]));
+        crate::commands::kernels::geometric_mean(times)
+    }
+
+    /// Conflicts between threads in per cent of all, if there are any.
+    pub(super) fn inter(&self, places: &[&Place]) -> Option<f64> {
         let sum = |name: &str| -> u64 {
             let keys = places.iter().flat_map(|place| place.points.iter().map(|(key, _)| key));
             keys.filter_map(|key| self.records.get(key)).map(|record| record.counter(name)).sum()
         };
         let inter = sum("conflicts_inter");
         match inter + sum("conflicts_intra") + sum("conflicts_replacement") {
-            0 => "-".into(),
-            all => format!("{:.0}", 100.0 * inter as f64 / all as f64),
+            0 => None,
+            all => Some(100.0 * inter as f64 / all as f64),
         }
     }
 
     /// Where the time went, every kernel counting as much as its time.
-    fn spent(&self, places: &[&Place]) -> Spent {
+    pub(super) fn spent(&self, places: &[&Place]) -> Spent {
         let mut all = Spent::default();
         let keys = places.iter().flat_map(|place| place.points.iter().map(|(key, _)| key));
         for spent in keys.filter_map(|key| self.records.get(key)).map(|record| record.spent()) {
@@ -123,7 +131,7 @@ impl Sweep {
         all
     }
 
-    fn summary(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let records = self.records.values();
         let wrong = records.clone().filter(|record| !record.right).count();
         let mut text = format!("{} results held to a plain computation: ", self.records.len());

@@ -36,6 +36,7 @@ struct TaskText {
     build: String,
     head: Head,
     machine: Machine,
+    machine_name: String,
     kernel: String,
     design: String,
     threads: usize,
@@ -48,13 +49,20 @@ struct TaskText {
 impl SweepPoint {
     pub(super) fn new(
         crashes: u64,
-        machine: &Machine,
+        (machine, machine_name): (&Machine, &str),
         point: KernelPoint,
         baseline: Option<String>,
     ) -> SweepPoint {
         let described = Described::new(machine, &point, crashes);
         let key = described.key();
-        SweepPoint { machine: machine.clone(), point, described, key, baseline }
+        SweepPoint {
+            machine: machine.clone(),
+            machine_name: machine_name.to_owned(),
+            point,
+            described,
+            key,
+            baseline,
+        }
     }
 
     /// Runs it. `over` are the cycles of its baseline; none for a baseline itself.
@@ -111,7 +119,12 @@ impl SweepTask {
             seed: text.seed,
             extent: text.extent,
         };
-        let point = SweepPoint::new(text.head.crashes, &text.machine, point, text.baseline);
+        let point = SweepPoint::new(
+            text.head.crashes,
+            (&text.machine, &text.machine_name),
+            point,
+            text.baseline,
+        );
         Ok(SweepTask { head: text.head, point })
     }
 
@@ -120,11 +133,12 @@ impl SweepTask {
     /// # Errors
     /// When the file of this build cannot be read.
     pub fn to_text(&self) -> Result<String, LabError> {
-        let SweepPoint { machine, point, baseline, .. } = &self.point;
+        let SweepPoint { machine, machine_name, point, baseline, .. } = &self.point;
         let text = TaskText {
             build: build()?.to_owned(),
             head: self.head.clone(),
             machine: machine.clone(),
+            machine_name: machine_name.clone(),
             kernel: point.kernel.clone(),
             design: point.design.text.clone(),
             threads: point.threads,

@@ -1,0 +1,122 @@
+//! `seawall compare --html`: throughput over the baseline, and where the time went.
+
+use super::Comparison;
+use super::plot::THROUGHPUT_MAX;
+use crate::cell::Cell;
+use crate::engine::pages::{
+    crash_column, crash_outcome, page_of_times, shares, time_columns, time_values,
+};
+use seawall_report::{HtmlChart, HtmlColumn, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection};
+use serde_json::json;
+
+impl Comparison {
+    /// The page.
+    pub(super) fn to_page(&self) -> HtmlPage {
+        let baseline = &self.plan.baseline;
+        let title = format!("Persistency designs on {}", self.plan.machine_name);
+        HtmlPage {
+            facts: self.page_facts(),
+            notes: self.page_notes(),
+            sections: vec![HtmlSection {
+                filters: vec!["workload", "design"],
+                columns: columns(baseline),
+                rows: self.page_rows(),
+                charts: vec![
+                    HtmlChart::Bars {
+                        title: format!("Throughput over that of {baseline}"),
+                        panel: "workload",
+                        bar: "design",
+                        value: "relative",
+                        cut: Some(THROUGHPUT_MAX),
+                        reference: Some(1.0),
+                    },
+                    HtmlChart::Parts {
+                        title: "Where the threads' time went".into(),
+                        panel: "workload",
+                        bar: "design",
+                    },
+                ],
+                ..HtmlSection::default()
+            }],
+            ..page_of_times(title)
+        }
+    }
+
+    fn page_facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![("machine", self.plan.machine_name.clone())];
+        if let Some(point) = self.plan.points.first() {
+            facts.push(("threads", point.threads.to_string()));
+            facts.push(("operations of each", point.operations.to_string()));
+            facts.push(("seed", point.seed.to_string()));
+            facts.push(("crashes of each cell", point.crashes.to_string()));
+        }
+        facts.push(("baseline", self.plan.baseline.clone()));
+        facts
+    }
+
+    fn page_notes(&self) -> Vec<HtmlNote> {
+        let crashed: u64 = self.cells.iter().map(|cell| cell.crashes).sum();
+        let said = match self.broken() {
+            0 => HtmlNote::plain(format!(
+                "{crashed} crashes injected, recovered twice and checked: none broke."
+            )),
+            broken => HtmlNote::bad(format!(
+                "{crashed} crashes injected, recovered and checked: {broken} BROKEN."
+            )),
+        };
+        let mut notes = vec![said];
+        if self.is_partial {
+            let (done, all) = (self.cells.len(), self.plan.points.len());
+            notes.push(HtmlNote::bad(format!("Stopped after {done} of {all} cells.")));
+        }
+        notes
+    }
+
+    fn page_rows(&self) -> Vec<HtmlRow> {
+        let cells = self.cells.iter().enumerate().map(|(at, cell)| self.page_row(at, cell));
+        let mean = |design: &String| {
+            let relative = self.mean_relative(design)?;
+            Some(HtmlRow::new([
+                ("workload", json!("geo. mean")),
+                ("design", json!(design)),
+                ("relative", json!(relative)),
+            ]))
+        };
+        let designs = self.plan.designs();
+        cells.chain(designs.iter().filter_map(mean)).collect()
+    }
+
+    fn page_row(&self, at: usize, cell: &Cell) -> HtmlRow {
+        let promised = cell.is_crashed().then_some(cell.crashes);
+        let (outcome, fate) = crash_outcome(promised, cell.broken.len());
+        let mut row = HtmlRow::new([
+            ("workload", json!(cell.point.workload)),
+            ("design", json!(cell.point.label())),
+            ("relative", json!(self.relative(cell))),
+            ("mops", json!(cell.throughput * self.plan.machine.ghz * 1000.0)),
+            ("conflicting", json!(cell.conflicting_epochs())),
+        ]);
+        time_values(&mut row.values, &cell.spent());
+        row.values.insert("outcome".into(), json!(outcome));
+        HtmlRow { records: vec![at], shares: shares(&cell.spent()), fate, ..row }
+    }
+}
+
+fn columns(baseline: &str) -> Vec<HtmlColumn> {
+    let mut columns = vec![
+        HtmlColumn::new("workload", HtmlForm::Text),
+        HtmlColumn::new("design", HtmlForm::Text),
+        HtmlColumn::new("relative", HtmlForm::Number(2))
+            .titled(format!("vs {baseline}"))
+            .about("throughput over that of the baseline"),
+        HtmlColumn::new("mops", HtmlForm::Number(1))
+            .titled("Mop/s")
+            .about("millions of operations per simulated second"),
+        HtmlColumn::new("conflicting", HtmlForm::Number(0))
+            .titled("confl.")
+            .about("% of epochs that were flushed because of a conflict"),
+    ];
+    columns.extend(time_columns());
+    columns.push(crash_column());
+    columns
+}

@@ -1,0 +1,132 @@
+//! `seawall kernels --html`: time over the baseline, and where it went.
+
+use super::plot::CUT;
+use super::{KernelCell, Kernels};
+use crate::engine::pages::{
+    crash_column, crash_outcome, page_of_times, shares, time_columns, time_values,
+};
+use seawall_report::{HtmlChart, HtmlColumn, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection};
+use serde_json::json;
+
+impl Kernels {
+    /// The page.
+    pub(super) fn to_page(&self) -> HtmlPage {
+        let baseline = &self.plan.baseline;
+        let designs = || self.plan.designs().map(|design| &*design.text);
+        let means = designs().filter_map(|design| self.mean_relative(design));
+        let cut = CUT * means.fold(1.0, f64::max);
+        HtmlPage {
+            facts: self.page_facts(),
+            notes: self.page_notes(),
+            sections: vec![HtmlSection {
+                filters: vec!["kernel", "design"],
+                columns: columns(baseline),
+                rows: self.page_rows(),
+                charts: vec![
+                    HtmlChart::Bars {
+                        title: format!("Time over that of {baseline}"),
+                        panel: "kernel",
+                        bar: "design",
+                        value: "time",
+                        cut: Some(cut),
+                        reference: Some(1.0),
+                    },
+                    HtmlChart::Parts {
+                        title: "Where the threads' time went".into(),
+                        panel: "kernel",
+                        bar: "design",
+                    },
+                ],
+                ..HtmlSection::default()
+            }],
+            ..page_of_times(format!("Parallel kernels on {}", self.plan.machine_name))
+        }
+    }
+
+    fn page_facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![("machine", self.plan.machine_name.clone())];
+        if let Some(point) = self.plan.points.first() {
+            facts.push(("threads", point.threads.to_string()));
+            facts.push(("what runs", point.extent.in_words().to_owned()));
+            facts.push(("seed", point.seed.to_string()));
+        }
+        facts.push(("crashes of each cell", self.plan.crashes.to_string()));
+        facts.push(("baseline", self.plan.baseline.clone()));
+        facts
+    }
+
+    fn page_notes(&self) -> Vec<HtmlNote> {
+        let wrong = self.cells.iter().filter(|cell| cell.run.result.is_err()).count();
+        let cuts = || self.cells.iter().filter_map(|cell| cell.cuts.as_ref());
+        let crashes: u64 = cuts().map(|cuts| cuts.crashes).sum();
+        let broken: usize = cuts().map(|cuts| cuts.broken.len()).sum();
+        let results = format!("{} results held to a plain computation", self.cells.len());
+        let mut notes = vec![match wrong {
+            0 => HtmlNote::plain(format!("{results}: all right.")),
+            wrong => HtmlNote::bad(format!("{results}: {wrong} WRONG.")),
+        }];
+        if crashes > 0 {
+            notes.push(match broken {
+                0 => HtmlNote::plain(format!("{crashes} crashes: each left a consistent cut.")),
+                broken => {
+                    HtmlNote::bad(format!("{crashes} crashes: {broken} left NO CONSISTENT CUT."))
+                }
+            });
+        }
+        if self.is_partial {
+            let (done, all) = (self.cells.len(), self.plan.points.len());
+            notes.push(HtmlNote::bad(format!("Stopped after {done} of {all} cells.")));
+        }
+        notes
+    }
+
+    fn page_rows(&self) -> Vec<HtmlRow> {
+        let cells = self.cells.iter().enumerate().map(|(at, cell)| self.page_row(at, cell));
+        let mean = |design: &str| {
+            let time = self.mean_relative(design)?;
+            Some(HtmlRow::new([
+                ("kernel", json!("geo. mean")),
+                ("design", json!(design)),
+                ("time", json!(time)),
+            ]))
+        };
+        cells.chain(self.plan.designs().filter_map(|design| mean(&design.text))).collect()
+    }
+
+    fn page_row(&self, at: usize, cell: &KernelCell) -> HtmlRow {
+        let crashes = cell.cuts.as_ref().map(|cuts| cuts.crashes);
+        let (outcome, fate) = crash_outcome(crashes, cell.broken());
+        let mut row = HtmlRow::new([
+            ("kernel", json!(cell.point.kernel)),
+            ("design", json!(cell.point.design.text)),
+            ("time", json!(self.relative(cell))),
+            ("mcycles", json!(cell.run.cycles as f64 / 1e6)),
+            ("conflicting", json!(cell.conflicting_epochs())),
+            ("inter", json!(cell.conflicts_between_threads())),
+        ]);
+        time_values(&mut row.values, &cell.spent());
+        row.values.insert("outcome".into(), json!(outcome));
+        HtmlRow { records: vec![at], shares: shares(&cell.spent()), fate, ..row }
+    }
+}
+
+fn columns(baseline: &str) -> Vec<HtmlColumn> {
+    let mut columns = vec![
+        HtmlColumn::new("kernel", HtmlForm::Text),
+        HtmlColumn::new("design", HtmlForm::Text),
+        HtmlColumn::new("time", HtmlForm::Number(2))
+            .titled(format!("time vs {baseline}"))
+            .about("cycles over those of the baseline"),
+        HtmlColumn::new("mcycles", HtmlForm::Number(3))
+            .titled("Mcycles")
+            .about("millions of cycles until the last thread finished"),
+        HtmlColumn::new("conflicting", HtmlForm::Number(0))
+            .titled("confl.")
+            .about("% of epochs that were flushed because of a conflict"),
+        HtmlColumn::new("inter", HtmlForm::Number(0))
+            .about("conflicts between threads, in % of all"),
+    ];
+    columns.extend(time_columns());
+    columns.push(crash_column());
+    columns
+}
