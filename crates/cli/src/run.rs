@@ -121,7 +121,7 @@ fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
     for (form, output) in outputs {
         let written = report.result(*form).and_then(|result| {
             let finished = match report.finished() {
-                Finished::Some if result.is_empty_folder() => Finished::Nothing,
+                Finished::Some if result.is_empty() => Finished::Nothing,
                 finished => finished,
             };
             output.put(finished, |path| result.write(path))

@@ -7,3 +7,4 @@ pub(crate) mod kept;
 pub(crate) mod lines;
 pub(crate) mod options;
 pub(crate) mod spent;
+pub(crate) mod timeline;

@@ -41,6 +41,7 @@ pub use commands::whisper::{
 };
 pub use commands::{bench, explore, litmus, pool, run, validate};
 pub use engine::options::{CRASHES, MACHINE, RequestOptions};
+pub use engine::timeline::{TraceOptions, TraceWindow};
 pub use error::LabError;
 pub use figures::{
     Coalescing, CoalescingFigure, CoalescingOptions, CoalescingRecord, CoalescingRow,

@@ -15,6 +15,7 @@ mod dots;
 mod error;
 mod experiment;
 mod output;
+pub mod perfetto;
 mod progress;
 mod table;
 
