@@ -147,6 +147,46 @@ fn numbers_out_of_range_are_named_with_their_range() {
 }
 
 #[test]
+fn a_trace_is_of_one_cell_and_its_window_is_one_of_the_run() {
+    let one =
+        ["compare", "-m", "desktop", "--ops", "40", "-w", "hash", "-d", "lbpp", "--trace", "x"];
+    let with = |window: &'static str| [&one[..], &["--trace-window", window]].concat();
+    for window in ["5", "9..3", "a..b", "op:1..2"] {
+        refuses(&with(window), &["--trace-window", window, "10000..20000", "ops:100..200"]);
+    }
+    refuses(&with("ops:180.."), &["ops:180..", "the run has 180 operations"]);
+    refuses(&small(&["--trace", "x"]), &["4 are named", "hash under lb,", "name one workload"]);
+    refuses(
+        &["kernels", "lu", "--trace", "x"],
+        &["4 are named", "lu under bsp-lb-idt", "one design"],
+    );
+    let kernel = ["kernels", "lu:8", "-d", "bsp-lb", "--trace", "x", "--trace-window", "ops:1..2"];
+    refuses(&kernel, &["in cycles", "a kernel reports no operations"]);
+    refuses(&["compare", "--trace-window", "1..2"], &["--trace <FILE>"]);
+    refuses(&["compare", "--program", "true", "--trace", "x"], &["--program", "--trace"]);
+    assert!(!Path::new("x").exists());
+}
+
+#[test]
+fn a_trace_is_written_and_the_output_says_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.perfetto");
+    let small = ["compare", "-m", "desktop", "--ops", "40", "-w", "hash", "-d", "clwb"];
+    let line = [&small[..], &["--ribbon", "--flushers", "1"]].concat();
+    let said = run(0, &[&line[..], &["--trace", path(&file)]].concat());
+    assert!(said.contains("trace of hash under clwb+ribbon: cycles 0 to "), "{said}");
+    let whole = fs::read(&file).unwrap();
+    assert_eq!(whole[0], 10, "a packet, in a field of number 1");
+    let window = ["--trace-window", "ops:60..90", "--trace", path(&file)];
+    let said = run(0, &[&line[..], &window].concat());
+    assert!(said.contains("trace of hash under clwb+ribbon: cycles "), "{said}");
+    assert!(fs::read(&file).unwrap().len() < whole.len() / 2);
+    let late = ["--trace-window", "99999999..", "--trace", path(&file)];
+    let said = run(0, &[&line[..], &late].concat());
+    assert!(said.contains("empty, as the run ends at cycle "), "{said}");
+}
+
+#[test]
 fn an_error_says_its_cause_once() {
     let message = run(2, &["compare", "--machine", "/no/such/machine.toml"]);
     assert_eq!(message.matches("No such file").count(), 1, "{message}");

@@ -11,6 +11,7 @@ use crate::cell::crash::{Broken, Checked, CrashPlan, Watcher};
 use crate::cell::handle::Simulated;
 use crate::engine::jobs::Piece;
 use crate::engine::spent::Spent;
+use crate::engine::timeline::recorded;
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
 use seawall_memory::{Image, Memory, Model};
@@ -18,7 +19,8 @@ use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_runtime::defrag::Purpose;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, Simulation, Stalls,
+    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, RunTimeline,
+    Simulation, Stalls, TimelineWindow,
 };
 use seawall_workloads::{
     Collect, Cost, Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload,
@@ -95,6 +97,11 @@ impl Point {
         let way = self.defragment.map_or_else(String::new, |way| format!("+{way}"));
         format!("{}{ribbon}{way}", self.design.text)
     }
+
+    /// The workload under the design, in words.
+    pub(crate) fn cell_name(&self) -> String {
+        format!("{} under {}", self.workload, self.label())
+    }
 }
 
 impl Piece for Point {
@@ -132,6 +139,8 @@ pub struct Cell {
     pub broken: Vec<Broken>,
     /// CPU time of this host that the simulation took, checks included, filling the pool not.
     pub host: Duration,
+    /// What happened when, if it was recorded.
+    pub timeline: Option<RunTimeline>,
 }
 
 /// What threads spent on moving objects, in per cent of the rest of their time.
@@ -252,10 +261,21 @@ pub fn run_cell(
     point: &Point,
     stop: &Arc<AtomicBool>,
 ) -> Result<Cell, LabError> {
+    run_recorded(machine, point, None, stop)
+}
+
+/// As [`run_cell`]; records the timeline of a part of the run, if one is asked for.
+pub(crate) fn run_recorded(
+    machine: &Machine,
+    point: &Point,
+    window: Option<TimelineWindow>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Cell, LabError> {
     check_ribbon(machine, point)?;
-    match checkpointed::run(machine, point, stop) {
+    let run = Run { machine, point, window, stop };
+    match checkpointed::run(&run) {
         Some(cell) => cell,
-        None => with_workload(&point.workload, Run { machine, point, stop })?,
+        None => with_workload(&point.workload, run)?,
     }
 }
 
@@ -314,7 +334,17 @@ pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabErro
 struct Run<'a> {
     machine: &'a Machine,
     point: &'a Point,
+    window: Option<TimelineWindow>,
     stop: &'a Arc<AtomicBool>,
+}
+
+impl<'a> Run<'a> {
+    /// The simulation of the point on this memory.
+    fn simulation(&self, pm: Vec<u8>, dram: Vec<u8>) -> Simulation<'a> {
+        let Run { machine, point, .. } = *self;
+        let simulation = Simulation::new(machine, &point.design, pm, dram);
+        recorded(simulation, self.window).stopped_by(self.stop.clone())
+    }
 }
 
 /// What a thread does: the operations of `worker`.
@@ -389,10 +419,7 @@ impl Visitor for Run<'_> {
         let programs = threads.chain(crew.iter().flat_map(Crew::flushers)).collect();
         let host = cpu_time();
         let observer: Rc<RefCell<dyn Observer>> = watcher.clone();
-        let outcome = Simulation::new(self.machine, &point.design, pm, dram)
-            .watched_by(observer)
-            .stopped_by(self.stop.clone())
-            .run(programs)?;
+        let outcome = self.simulation(pm, dram).watched_by(observer).run(programs)?;
         let mut watcher = watcher.borrow_mut();
         let checked = point.checked;
         let protocol = point.defragment.map(|way| way.protocol);
@@ -431,6 +458,7 @@ fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &RunOutcome) -> Cell 
         crashes: watcher.crashes,
         broken: Vec::new(),
         host: Duration::ZERO,
+        timeline: outcome.timeline.clone(),
     }
 }
 

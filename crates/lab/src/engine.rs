@@ -8,3 +8,4 @@ pub(crate) mod lines;
 pub(crate) mod options;
 pub(crate) mod pages;
 pub(crate) mod spent;
+pub(crate) mod timeline;

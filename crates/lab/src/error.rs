@@ -90,6 +90,17 @@ pub enum LabError {
         /// What it may be.
         valid: String,
     },
+    /// Several cells, of which one is to be recorded.
+    #[error(
+        "--trace records one cell, and {cells} are named ({first}); name one workload or kernel, \
+         and one design"
+    )]
+    ManyTraced {
+        /// How many.
+        cells: usize,
+        /// The first of them.
+        first: String,
+    },
     /// A design, workload or figure that is asked for twice.
     #[error("{what} {name} is named twice; name it once")]
     Twice {

@@ -43,6 +43,7 @@ pub use commands::whisper::{
 pub use commands::{bench, explore, litmus, pool, run, validate};
 pub use engine::kept::build;
 pub use engine::options::{CRASHES, MACHINE, RequestOptions};
+pub use engine::timeline::{TraceOptions, TraceWindow};
 pub use error::LabError;
 pub use figures::{
     Coalescing, CoalescingFigure, CoalescingOptions, CoalescingRecord, CoalescingRow,

@@ -9,3 +9,4 @@ mod kernels;
 mod litmus;
 mod ribbon;
 mod strands;
+mod traces;

@@ -97,23 +97,35 @@ pub trait Report {
         String::new()
     }
 
+    /// The timeline of a command with `--trace`.
+    fn trace(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// The results in that form, of a command as it was typed.
     ///
     /// # Errors
     /// When they cannot be drawn.
     fn result(&self, form: Form, command: &str) -> Result<Written, ReportError> {
         Ok(match form {
-            Form::Json => Written::File(self.json()),
-            Form::Html => Written::File(self.page().to_html(Shown {
-                command,
-                printed: &self.text(),
-                records: &self.json(),
-                is_partial: self.finished() != Finished::All,
-            })),
-            Form::Plot => Written::File(self.plots()?.into_iter().map(|plot| plot.text).collect()),
+            Form::Json => Written::File(self.json().into_bytes()),
+            Form::Html => {
+                let page = self.page().to_html(Shown {
+                    command,
+                    printed: &self.text(),
+                    records: &self.json(),
+                    is_partial: self.finished() != Finished::All,
+                });
+                Written::File(page.into_bytes())
+            }
+            Form::Plot => {
+                let plots = self.plots()?.into_iter().map(|plot| plot.text);
+                Written::File(plots.collect::<String>().into_bytes())
+            }
             Form::Plots => Written::Folder(self.plots()?),
             Form::Pages => Written::Folder(self.pages()?),
-            Form::Folded => Written::File(self.folded()),
+            Form::Folded => Written::File(self.folded().into_bytes()),
+            Form::Trace => Written::File(self.trace()),
         })
     }
 }
@@ -122,15 +134,18 @@ pub trait Report {
 #[derive(Clone, Debug)]
 pub enum Written {
     /// What a file has.
-    File(String),
+    File(Vec<u8>),
     /// The files of a folder.
     Folder(Vec<ResultFile>),
 }
 
 impl Written {
-    /// True for a folder with nothing in it.
-    pub fn is_empty_folder(&self) -> bool {
-        matches!(self, Written::Folder(plots) if plots.is_empty())
+    /// True if there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Written::File(bytes) => bytes.is_empty(),
+            Written::Folder(plots) => plots.is_empty(),
+        }
     }
 
     /// Writes them to `path`.
@@ -139,7 +154,7 @@ impl Written {
     /// When a file cannot be written; the message names it.
     pub fn write(&self, path: &Path) -> Result<(), ReportError> {
         match self {
-            Written::File(text) => write_file(path, text.as_bytes()),
+            Written::File(bytes) => write_file(path, bytes),
             Written::Folder(plots) => {
                 std::fs::create_dir_all(path).map_err(ReportError::file(path))?;
                 let mut plots = plots.iter();
@@ -165,7 +180,7 @@ pub fn write_results<R: Report + ?Sized>(
     for (form, output) in outputs {
         let written = report.result(*form, command).and_then(|result| {
             let finished = match report.finished() {
-                Finished::Some if result.is_empty_folder() => Finished::Nothing,
+                Finished::Some if result.is_empty() => Finished::Nothing,
                 finished => finished,
             };
             output.put(finished, |path| result.write(path))

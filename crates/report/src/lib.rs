@@ -16,6 +16,7 @@ mod error;
 mod experiment;
 mod html;
 mod output;
+pub mod perfetto;
 mod progress;
 mod table;
 

@@ -8,16 +8,19 @@
 //! into the store buffer, which drains in order in the background; fences and flushes go through
 //! the store buffer too, so that they hold up later stores and not later loads.
 
+mod entry;
 pub(crate) mod profile;
 pub(crate) mod write_combining;
 
 use crate::config::Machine;
 use crate::engine::counters::{Reason, Stalls};
 use crate::{Cycle, LineId};
-use profile::{EntrySites, Profile};
+use profile::{EntrySites, Watch};
 use seawall_memory::Addr;
 use std::collections::VecDeque;
 use std::ops::Range;
+
+pub(crate) use entry::{Entry, Kind};
 
 /// The distance in bytes from a loaded pointer within which an access counts as using it.
 const OBJECT_BYTES: u64 = 1024;
@@ -30,67 +33,6 @@ const NEVER: (Cycle, u64) = (Cycle::MAX, u64::MAX);
 pub(crate) struct Waiter {
     pub(crate) core: usize,
     pub(crate) is_program: bool,
-}
-
-/// The kind of an entry of the store buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// `value` under `mask` goes to `word` of `line`.
-    Store,
-    /// A word of a line of a copy, or of a store of several words; takes no place, and leaves with
-    /// the entry behind it.
-    Part,
-    /// The last word of a line of a copy; it sets the line's pending bit.
-    Copy,
-    /// A non-temporal store, which goes past the caches.
-    NonTemporal,
-    /// The line must be written back.
-    Flush,
-    /// Stores before it persist before stores after it.
-    Order,
-    /// Stores after it are in another strand than stores before it.
-    Strand,
-    /// Stores before it, of all strands, persist before stores after it.
-    Join,
-    /// As `Order`, and the program waits until everything before it is durable.
-    Drain,
-    /// The program reports to the outside world that operation `value` is done.
-    Output,
-}
-
-impl Kind {
-    /// True for an entry that writes the core's own copy of a line.
-    #[inline]
-    pub(crate) fn is_store(self) -> bool {
-        matches!(self, Kind::Store | Kind::Part | Kind::Copy)
-    }
-
-    /// True for an entry that takes one of the core's places for stores.
-    #[inline]
-    fn takes_place(self) -> bool {
-        !matches!(self, Kind::Output | Kind::Part)
-    }
-}
-
-/// An entry of the store buffer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) kind: Kind,
-    pub(crate) word: u8,
-    /// The number of the program's stores that it stands for.
-    pub(crate) count: u16,
-    pub(crate) line: LineId,
-    /// When the instruction retires; the entry cannot drain before.
-    pub(crate) from: Cycle,
-    pub(crate) mask: u64,
-    pub(crate) value: u64,
-}
-
-impl Entry {
-    /// An entry that writes nothing.
-    pub(crate) fn mark(kind: Kind, line: LineId) -> Entry {
-        Entry { kind, word: 0, count: 0, line, from: 0, mask: 0, value: 0 }
-    }
 }
 
 /// A store buffer with store-to-load forwarding.
@@ -276,8 +218,8 @@ pub(crate) struct Core {
     pub(crate) last_load: (LineId, u64, Cycle),
     /// Where the program is; stays 0 if nobody says.
     site: u32,
-    /// Where its cycles went, if that is asked for.
-    pub(crate) profile: Option<Box<Profile>>,
+    /// Where and when it stalls, if that is asked for.
+    pub(crate) watch: Option<Box<Watch>>,
     /// When the last load in program order so far completes: no younger instruction retires
     /// earlier.
     retire: Cycle,
@@ -322,7 +264,7 @@ impl Core {
             stalls: Stalls::default(),
             last_load: (LineId::MAX, 0, 0),
             site: 0,
-            profile: None,
+            watch: None,
             retire: 0,
             retire_reason: Reason::LoadLlc,
             retire_site: 0,
@@ -404,8 +346,8 @@ impl Core {
     fn stall_behind(&mut self, site: u32, at: Cycle, reason: Reason) {
         if at > self.clock {
             self.stalls.add(reason, at - self.clock);
-            if let Some(profile) = &mut self.profile {
-                profile.charge(site, reason, at - self.clock);
+            if self.watch.is_some() {
+                self.charge_stall(site, at, reason);
             }
             self.clock = at;
             self.issued = 0;
@@ -430,7 +372,7 @@ impl Core {
     /// Records a load's request for a line, which arrives at `arrives`.
     pub(crate) fn missed(&mut self, arrives: Cycle, reason: Reason) {
         self.misses.push((arrives, reason, self.site));
-        if self.profile.is_some() {
+        if self.watch.is_some() {
             self.count_miss(reason);
         }
     }
@@ -489,7 +431,7 @@ impl Core {
     pub(crate) fn account(&mut self, now: Cycle, reason: Reason) {
         if now > self.since {
             self.stalls.add(reason, now - self.since);
-            if self.profile.is_some() {
+            if self.watch.is_some() {
                 self.charge_wait(now, reason);
             }
             self.since = now;

@@ -15,6 +15,7 @@ use crate::engine::event_queue::Queue;
 use crate::memory::controller::Memory;
 use crate::memory::versions::{LineData, Values, Version};
 use crate::noc::mesh::{Mesh, Tile};
+use crate::timeline::{Recorder, Tape, TimelineWindow};
 use crate::{Cycle, LineId};
 use seawall_memory::LINE_BYTES;
 use std::ops::Range;
@@ -46,6 +47,11 @@ impl Token {
 
     pub(crate) fn of(core: usize, bank: usize) -> Token {
         Token { core: core as u8, bank: bank as u8 }
+    }
+
+    /// The core that waits for this write, if one does.
+    pub(crate) fn waiter(self) -> Option<usize> {
+        (self.core != NO_CORE).then_some(self.core.into())
     }
 }
 
@@ -82,6 +88,8 @@ pub(crate) struct Hw<M> {
     pub(crate) values: Values,
     pub(crate) queue: Queue<Event<M>>,
     pub(crate) counters: Counters,
+    /// Records what happens, if that is asked for.
+    pub(crate) recorder: Recorder,
     /// The number of lines that survive a crash: those of the program, then those of the design.
     pub(crate) pm_lines: LineId,
     /// The number of persistent lines that the program can have.
@@ -155,6 +163,7 @@ impl<M: Copy> Hw<M> {
             values: Values::new(cells),
             queue: Queue::new(),
             counters: Counters::default(),
+            recorder: Recorder::default(),
             pm_lines,
             program_lines,
             lines: match grows {
@@ -165,6 +174,17 @@ impl<M: Copy> Hw<M> {
             bank_tiles: (0..machine.llc.banks).map(|bank| (bank % tiles) as u8).collect(),
             controller_tiles: machine.controller_tiles(),
             config: machine.clone(),
+        }
+    }
+
+    /// From now on, what happens to the parts and to so many programs is recorded, if that is asked
+    /// for: in this window, and up to so many bytes.
+    pub(crate) fn start_timeline(&mut self, asked: Option<(TimelineWindow, u64)>, programs: usize) {
+        let Some((window, bytes_max)) = asked else { return };
+        let tape = Tape::new(window, bytes_max, self.cores.len(), programs);
+        self.recorder = Recorder::new(tape);
+        for (number, core) in self.cores.iter_mut().enumerate() {
+            core.start_timeline(&self.recorder, number);
         }
     }
 

@@ -43,6 +43,7 @@ mod relocation;
 mod run;
 mod seam;
 mod simulation;
+mod timeline;
 pub mod validation;
 
 pub use crate::core::profile::SiteTime;
@@ -58,6 +59,10 @@ pub use recording::Recording;
 pub use run::{CoreAccess, Crash, HostSpace, Measured, Observer, Program, RunOutcome, SimError};
 pub use seam::SimMemory;
 pub use simulation::Simulation;
+pub use timeline::{
+    EpochDependence, EpochEnd, EpochName, EpochSlice, EpochWait, QueueEntry, RunTimeline,
+    StallSlice, TimelineWindow, WriteQueue,
+};
 
 /// A point in simulated time, in core cycles from the start.
 pub type Cycle = u64;

@@ -102,6 +102,7 @@ pub(crate) fn run<D: Design + 'static>(
         hw.cores.iter_mut().for_each(Core::start_profile);
     }
     let programs = setup.programs.len();
+    hw.start_timeline(setup.timeline, programs);
     if setup.warm {
         let cores: Vec<usize> = (0..programs.max(1)).collect();
         warm::warm(&mut hw, &cores, |_, _, _| true);
@@ -269,7 +270,7 @@ impl<D: Design> System<D> {
             let before = state.buffer.reason.unwrap_or(Reason::StoreBuffer);
             state.account(now, before);
         }
-        if state.profile.is_some() {
+        if state.watch.is_some() {
             state.count_head(reason);
         }
         state.buffer.reason = Some(reason);

@@ -3,6 +3,7 @@
 use crate::config::Machine;
 use crate::core::profile::SiteTime;
 use crate::engine::counters::{Counters, Stalls};
+use crate::timeline::{RunTimeline, TimelineWindow};
 use crate::{Cycle, SimMemory};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -196,6 +197,7 @@ pub(crate) struct Setup {
     pub(crate) contents: Contents,
     pub(crate) warm: bool,
     pub(crate) has_profile: bool,
+    pub(crate) timeline: Option<(TimelineWindow, u64)>,
     pub(crate) programs: Vec<Program>,
     pub(crate) observer: Rc<RefCell<dyn Observer>>,
     pub(crate) stop: Arc<AtomicBool>,
@@ -219,7 +221,8 @@ pub struct Measured {
 
 /// The result of a run.
 ///
-/// If a program has marked [a region](SimMemory::roi_begin), all but `pm` is of that region.
+/// If a program has marked [a region](SimMemory::roi_begin), all but `pm` and `timeline` is of that
+/// region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOutcome {
     /// When the last program finished, in cycles.
@@ -235,6 +238,9 @@ pub struct RunOutcome {
     /// `cycles`; 0 is what was at no site, idle time included. Empty without a
     /// [profile](crate::Simulation::with_profile).
     pub sites: Vec<Vec<SiteTime>>,
+    /// What happened when, if the simulation was
+    /// [asked](crate::Simulation::with_timeline) for that.
+    pub timeline: Option<RunTimeline>,
     /// The persistent bytes at rest: with every dirty line written back.
     pub pm: Vec<u8>,
 }

@@ -5,6 +5,7 @@ use crate::config::Machine;
 use crate::custom::{self, PersistDesign};
 use crate::designs::Choice;
 use crate::run::{Contents, HostSpace, Nobody, Observer, Program, RunOutcome, Setup, SimError};
+use crate::timeline::TimelineWindow;
 use seawall_fiber::STACK_BYTES;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,6 +25,7 @@ pub struct Simulation<'a> {
     contents: Contents,
     warm: bool,
     has_profile: bool,
+    timeline: Option<(TimelineWindow, u64)>,
     observer: Rc<RefCell<dyn Observer>>,
     stop: Arc<AtomicBool>,
     cycles_max: Cycle,
@@ -67,6 +69,7 @@ impl<'a> Simulation<'a> {
             contents,
             warm: !machine.cold,
             has_profile: false,
+            timeline: None,
             observer: Rc::new(RefCell::new(Nobody)),
             stop: Arc::default(),
             cycles_max: Cycle::MAX,
@@ -86,6 +89,14 @@ impl<'a> Simulation<'a> {
     #[must_use]
     pub fn with_profile(mut self) -> Self {
         self.has_profile = true;
+        self
+    }
+
+    /// Records the [timeline](RunOutcome::timeline) of a part of the run, which ends early when it
+    /// takes that many bytes. Changes nothing else.
+    #[must_use]
+    pub fn with_timeline(mut self, window: TimelineWindow, bytes_max: u64) -> Self {
+        self.timeline = Some((window, bytes_max));
         self
     }
 
@@ -138,6 +149,7 @@ impl<'a> Simulation<'a> {
             contents: self.contents,
             warm: self.warm,
             has_profile: self.has_profile,
+            timeline: self.timeline,
             programs,
             observer: self.observer,
             stop: self.stop,

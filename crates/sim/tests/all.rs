@@ -21,5 +21,6 @@ mod profile;
 mod programs;
 mod shapes;
 mod strands;
+mod timeline;
 mod values;
 mod watched;

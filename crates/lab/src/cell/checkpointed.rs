@@ -10,19 +10,13 @@ use crate::LabError;
 use crate::cell::crash::Broken;
 use crate::cell::handle::Simulated;
 use seawall_memory::{Image, MemoryExt};
-use seawall_sim::{Machine, Program, SimMemory, Simulation};
+use seawall_sim::{Program, SimMemory};
 use seawall_workloads::{Input, Kernel, KernelVisitor, with_checkpointed};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Runs `point`, if it is one of a kernel with checkpoints.
-pub(super) fn run(
-    machine: &Machine,
-    point: &Point,
-    stop: &Arc<AtomicBool>,
-) -> Option<Result<Cell, LabError>> {
-    with_checkpointed(&point.workload, Run { machine, point, stop }).ok()
+pub(super) fn run(run: &super::Run<'_>) -> Option<Result<Cell, LabError>> {
+    with_checkpointed(&run.point.workload, Run(run)).ok()
 }
 
 /// Refuses numbers that the kernel of `point` cannot run with, if it is one with checkpoints.
@@ -57,17 +51,13 @@ fn input<K: Kernel>(point: &Point) -> Result<Input, LabError> {
     Ok(input)
 }
 
-struct Run<'a> {
-    machine: &'a Machine,
-    point: &'a Point,
-    stop: &'a Arc<AtomicBool>,
-}
+struct Run<'a>(&'a super::Run<'a>);
 
 impl KernelVisitor for Run<'_> {
     type Output = Result<Cell, LabError>;
 
     fn visit<K: Kernel>(self) -> Self::Output {
-        let mut point = self.point.clone();
+        let mut point = self.0.point.clone();
         let input = input::<K>(&point)?;
         (point.entries, point.operations, point.warmup) = (Some(input.size), 1, 0);
         let layout = K::layout(&input);
@@ -89,9 +79,7 @@ impl KernelVisitor for Run<'_> {
         let threads = (0..point.threads).map(program);
         let programs = threads.chain(crew.iter().flat_map(Crew::flushers)).collect();
         let host = cpu_time();
-        let outcome = Simulation::new(self.machine, &point.design, pm, dram)
-            .stopped_by(self.stop.clone())
-            .run(programs)?;
+        let outcome = self.0.simulation(pm, dram).run(programs)?;
         let host = cpu_time().saturating_sub(host);
         let result = kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes));
         let broken =
@@ -107,6 +95,7 @@ impl KernelVisitor for Run<'_> {
             crashes: 0,
             broken: result.err().map(broken).into_iter().collect(),
             host,
+            timeline: outcome.timeline,
             point,
         })
     }

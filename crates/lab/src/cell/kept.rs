@@ -57,6 +57,7 @@ impl Keep<Point> for Cell {
             crashes: 0,
             broken: Vec::new(),
             host: line.host,
+            timeline: None,
         })
     }
 }

@@ -4,14 +4,15 @@
 //! threads nor their order reaches a result.
 
 use crate::LabError;
-use crate::cell::{Cell, run_cell};
+use crate::cell::{Cell, Point, run_recorded};
 use crate::commands::compare::plan::{CompareOptions, Plan};
 use crate::engine::jobs::Runner;
+use crate::engine::timeline::{Traced, draw};
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
     json_lines, one_plot,
 };
-use seawall_sim::Machine;
+use seawall_sim::{Machine, RunTimeline};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -43,7 +44,10 @@ impl Comparison {
         stop: &Arc<AtomicBool>,
     ) -> Result<Comparison, LabError> {
         let runner = Runner::new(plan.jobs, progress, stop);
-        let cells = runner.all(&plan.points, |point| run_cell(&plan.machine, point, stop))?;
+        let points: Vec<(usize, &Point)> = plan.points.iter().enumerate().collect();
+        let cells = runner.all(&points, |(at, point)| {
+            run_recorded(&plan.machine, point, Traced::at(plan.traced, *at), stop)
+        })?;
         let cells: Vec<Cell> = cells.into_iter().flatten().collect();
         let is_partial = cells.len() < plan.points.len();
         Ok(Comparison { plan, cells, is_partial })
@@ -70,6 +74,11 @@ impl Comparison {
         Some((all.iter().map(|ratio| ratio.ln()).sum::<f64>() / all.len() as f64).exp())
     }
 
+    /// The cell whose timeline was recorded.
+    pub(crate) fn traced(&self) -> Option<(&Cell, &RunTimeline)> {
+        self.cells.iter().find_map(|cell| Some((cell, cell.timeline.as_ref()?)))
+    }
+
     /// Crashes that broke a structure, and structures that were wrong at the end of a run.
     pub fn broken(&self) -> usize {
         self.cells.iter().map(|cell| cell.broken.len()).sum()
@@ -91,6 +100,7 @@ impl Experiment for CompareOptions {
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
             .results(Form::Html, &self.html)
+            .results(Form::Trace, &self.trace.trace)
     }
 
     fn run(
@@ -125,5 +135,13 @@ impl Report for Comparison {
 
     fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
         one_plot(self.to_svg())
+    }
+
+    fn trace(&self) -> Vec<u8> {
+        let drawn = |(cell, timeline): (&Cell, &RunTimeline)| {
+            let title = format!("{} on {}", cell.point.cell_name(), self.plan.machine_name);
+            draw(&title, timeline)
+        };
+        self.traced().map(drawn).unwrap_or_default()
     }
 }

@@ -5,20 +5,21 @@
 //! held to the recording of the run. Time is shown over that of a design without persistency.
 
 use crate::commands::kernels::cuts::{Cuts, crash_after};
-use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, fit, run_kernel};
+use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, fit, run_recorded};
 use crate::commands::program::ProgramOptions;
 use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{
     CRASHES_MAX, check_jobs, default_options, in_range, named_machine, once, threads_of,
 };
 use crate::engine::spent::Spent;
+use crate::engine::timeline::{TraceOptions, Traced, draw, summary};
 use crate::{CRASHES, LabError, MACHINE};
 use clap::Args;
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
     json_lines, one_plot,
 };
-use seawall_sim::{Choice, Machine};
+use seawall_sim::{Choice, Machine, RunTimeline};
 use seawall_workloads::{
     CHECKPOINTED, KERNELS, Kernel, KernelEntry, KernelVisitor, UnknownKernel, with_kernel,
 };
@@ -136,6 +137,9 @@ pub struct KernelOptions {
     /// stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// A timeline of the cell.
+    #[command(flatten)]
+    pub trace: TraceOptions,
     /// A program of others instead of kernels.
     #[command(flatten)]
     pub program: ProgramOptions,
@@ -162,6 +166,8 @@ pub struct KernelPlan {
     crashes: u64,
     has_traffic: bool,
     jobs: Option<usize>,
+    /// The point whose timeline is recorded.
+    traced: Option<Traced>,
 }
 
 /// What became of a kernel under a design.
@@ -182,6 +188,13 @@ pub struct Kernels {
     pub cells: Vec<KernelCell>,
     /// True if the run was stopped before every cell was done.
     pub is_partial: bool,
+}
+
+impl KernelPoint {
+    /// The kernel under the design, in words.
+    fn cell_name(&self) -> String {
+        format!("{} under {}", self.kernel, self.design.text)
+    }
 }
 
 impl Piece for KernelPoint {
@@ -226,8 +239,12 @@ impl KernelPlan {
         self.points.iter().take(self.designs).map(|point| &point.design)
     }
 
-    fn run(&self, point: &KernelPoint, stop: &Arc<AtomicBool>) -> Result<KernelCell, LabError> {
-        let run = run_kernel(&self.machine, point, stop)?;
+    fn run(
+        &self,
+        (at, point): (usize, &KernelPoint),
+        stop: &Arc<AtomicBool>,
+    ) -> Result<KernelCell, LabError> {
+        let run = run_recorded(&self.machine, point, Traced::at(self.traced, at), stop)?;
         let cuts = crash(&self.machine, point, &run, self.crashes, stop)?;
         Ok(KernelCell { point: point.clone(), run, cuts })
     }
@@ -309,6 +326,11 @@ impl Kernels {
         geometric_mean(self.plan.kernels().map(relative))
     }
 
+    /// The cell whose timeline was recorded.
+    fn traced(&self) -> Option<(&KernelCell, &RunTimeline)> {
+        self.cells.iter().find_map(|cell| Some((cell, cell.run.timeline.as_ref()?)))
+    }
+
     /// Crashes that broke a kernel, and results that are wrong.
     pub fn broken(&self) -> usize {
         self.cells.iter().map(KernelCell::broken).sum()
@@ -357,6 +379,13 @@ impl Experiment for KernelOptions {
             }
         }
         points.iter().step_by(designs.len()).try_for_each(check_point)?;
+        // The baseline runs too, whether it is named or not.
+        let is_named = |point: &KernelPoint| {
+            point.design.text != baseline || self.designs.contains(&baseline) || designs.len() == 1
+        };
+        let named = points.iter().enumerate().filter(|(_, point)| is_named(point));
+        let named: Vec<_> = named.map(|(at, point)| (at, point.cell_name())).collect();
+        let traced = Traced::of(&self.trace, &named, None)?;
         Ok(KernelPlan {
             machine_name,
             machine,
@@ -366,6 +395,7 @@ impl Experiment for KernelOptions {
             crashes: self.crashes,
             has_traffic: self.traffic,
             jobs: self.jobs,
+            traced,
         })
     }
 
@@ -375,6 +405,7 @@ impl Experiment for KernelOptions {
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
             .results(Form::Html, &self.html)
+            .results(Form::Trace, &self.trace.trace)
     }
 
     fn run(
@@ -382,8 +413,9 @@ impl Experiment for KernelOptions {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Kernels, LabError> {
-        let run = |point: &KernelPoint| plan.run(point, stop);
-        let cells = Runner::new(plan.jobs, progress, stop).all(&plan.points, run)?;
+        let points: Vec<(usize, &KernelPoint)> = plan.points.iter().enumerate().collect();
+        let run = |point: &(usize, &KernelPoint)| plan.run(*point, stop);
+        let cells = Runner::new(plan.jobs, progress, stop).all(&points, run)?;
         let is_partial = cells.iter().any(Option::is_none);
         Ok(Kernels { plan, cells: cells.into_iter().flatten().collect(), is_partial })
     }
@@ -392,7 +424,9 @@ impl Experiment for KernelOptions {
 impl Report for Kernels {
     fn text(&self) -> String {
         let traffic = self.plan.has_traffic.then(|| self.traffic_text());
-        self.to_text() + &traffic.unwrap_or_default()
+        let traced =
+            self.traced().map(|(cell, timeline)| summary(&cell.point.cell_name(), timeline));
+        self.to_text() + &traffic.unwrap_or_default() + &traced.unwrap_or_default()
     }
 
     fn found(&self) -> bool {
@@ -413,5 +447,13 @@ impl Report for Kernels {
 
     fn plots(&self) -> Result<Vec<ResultFile>, ReportError> {
         one_plot(self.to_svg())
+    }
+
+    fn trace(&self) -> Vec<u8> {
+        let drawn = |(cell, timeline): (&KernelCell, &RunTimeline)| {
+            let title = format!("{} on {}", cell.point.cell_name(), self.plan.machine_name);
+            draw(&title, timeline)
+        };
+        self.traced().map(drawn).unwrap_or_default()
     }
 }

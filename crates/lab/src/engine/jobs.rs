@@ -18,6 +18,17 @@ pub(crate) trait Piece: Sync {
     fn design(&self) -> String;
 }
 
+/// A piece with its number.
+impl<P: Piece> Piece for (usize, &P) {
+    fn program(&self) -> &str {
+        self.1.program()
+    }
+
+    fn design(&self) -> String {
+        self.1.design()
+    }
+}
+
 /// So many threads of the host, or one per core, to `install` parallel work on.
 pub(crate) fn host_threads(jobs: Option<usize>) -> Result<rayon::ThreadPool, LabError> {
     let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

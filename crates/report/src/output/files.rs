@@ -118,6 +118,7 @@ impl Form {
             Form::Plots => "--plots",
             Form::Pages => "--pages",
             Form::Folded => "--profile-folded",
+            Form::Trace => "--trace",
         }
     }
 }
@@ -164,6 +165,8 @@ pub enum Form {
     Pages,
     /// Stacks, each with a number, a line each.
     Folded,
+    /// A timeline in Perfetto's format.
+    Trace,
 }
 
 /// The files of a command.

@@ -1,13 +1,15 @@
-//! Where in a program the cycles of its core went.
+//! Where in a program the cycles of its core went, and when.
 //!
 //! A front end says at which site of its program each instruction is, before it issues it. A cycle
 //! in which the core stalls counts for the site of the instruction that holds it up: the oldest
 //! load that is not complete, the head of the store buffer, or the one that waits itself, as on a
-//! lock. Every other cycle counts for the site whose instructions are issued.
+//! lock. Every other cycle counts for the site whose instructions are issued. The same places say
+//! when a core stalls, for a [timeline](crate::timeline).
 
 use super::{Core, StoreBuffer, Waits};
 use crate::Cycle;
 use crate::engine::counters::{Reason, Stalls};
+use crate::timeline::Recorder;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -50,9 +52,23 @@ impl SiteTime {
     }
 }
 
+/// What is asked about a core: where it stalls, and when.
+#[derive(Default)]
+pub(crate) struct Watch {
+    profile: Option<Profile>,
+    recorder: Recorder,
+    /// The number of the core.
+    core: usize,
+}
+
+/// The profile, if there is one.
+fn profile_of(watch: &mut Option<Box<Watch>>) -> Option<&mut Profile> {
+    watch.as_mut()?.profile.as_mut()
+}
+
 /// The sites of a core, by number; 0 is what is at no site.
 #[derive(Clone, Default)]
-pub(crate) struct Profile {
+struct Profile {
     times: Vec<SiteTime>,
     /// Cycles of issuing that have been counted.
     issued: Cycle,
@@ -77,9 +93,7 @@ impl Profile {
         self.issued += more;
     }
 
-    #[cold]
-    #[inline(never)]
-    pub(super) fn charge(&mut self, site: u32, reason: Reason, cycles: Cycle) {
+    fn charge(&mut self, site: u32, reason: Reason, cycles: Cycle) {
         let site = if reason == Reason::Idle { 0 } else { site };
         self.at(site).stalls.add(reason, cycles);
     }
@@ -121,13 +135,24 @@ impl StoreBuffer {
 impl Core {
     /// From now on sites are told apart.
     pub(crate) fn start_profile(&mut self) {
-        self.profile = Some(Box::default());
+        self.watch.get_or_insert_default().profile = Some(Profile::default());
         self.buffer.sites = Some(Box::default());
+    }
+
+    /// Whether sites are told apart.
+    pub(crate) fn has_profile(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.profile.is_some())
+    }
+
+    /// From now on its stalls are recorded, as those of core `core`.
+    pub(crate) fn start_timeline(&mut self, recorder: &Recorder, core: usize) {
+        let watch = self.watch.get_or_insert_default();
+        (watch.recorder, watch.core) = (recorder.clone(), core);
     }
 
     /// The next instructions are at `site`.
     pub(crate) fn set_site(&mut self, site: u32) {
-        let Some(profile) = &mut self.profile else { return };
+        let Some(profile) = profile_of(&mut self.watch) else { return };
         profile.issue(self.site, self.clock.saturating_sub(self.stalls.total()));
         profile.has_conflict = false;
         self.site = site;
@@ -146,12 +171,30 @@ impl Core {
         }
     }
 
-    /// The program has waited up to `now` for `reason`.
+    /// An instruction at `site` holds up the core from its present to `at`, for `reason`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn charge_stall(&mut self, site: u32, at: Cycle, reason: Reason) {
+        if let Some(watch) = &self.watch {
+            watch.recorder.note(|tape| tape.stall(watch.core, self.clock, at, reason));
+        }
+        if let Some(profile) = profile_of(&mut self.watch) {
+            profile.charge(site, reason, at - self.clock);
+        }
+    }
+
+    /// The program has waited up to `now`, the present of the machine, for `reason`.
     #[cold]
     #[inline(never)]
     pub(super) fn charge_wait(&mut self, now: Cycle, reason: Reason) {
+        if let Some(watch) = &self.watch {
+            watch.recorder.note(|tape| {
+                tape.stall(watch.core, self.since, now, reason);
+                tape.reach(now);
+            });
+        }
         let (site, cycles) = (self.held_by(), now - self.since);
-        if let Some(profile) = &mut self.profile {
+        if let Some(profile) = profile_of(&mut self.watch) {
             profile.charge(site, reason, cycles);
         }
     }
@@ -160,7 +203,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(super) fn count_miss(&mut self, reason: Reason) {
-        if let (Some(profile), Reason::LoadMemory) = (&mut self.profile, reason) {
+        if let (Some(profile), Reason::LoadMemory) = (profile_of(&mut self.watch), reason) {
             profile.at(self.site).misses += 1;
         }
     }
@@ -169,7 +212,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn count_conflict(&mut self, reason: Reason) {
-        let Some(profile) = &mut self.profile else { return };
+        let Some(profile) = profile_of(&mut self.watch) else { return };
         if reason.is_conflict() && !std::mem::replace(&mut profile.has_conflict, true) {
             profile.at(self.site).conflicts += 1;
         }
@@ -179,7 +222,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn count_head(&mut self, reason: Reason) {
-        let Some(profile) = &mut self.profile else { return };
+        let Some(profile) = profile_of(&mut self.watch) else { return };
         let has_waited = self.buffer.reason.is_some_and(Reason::is_conflict);
         if reason.is_conflict() && !has_waited {
             profile.at(self.buffer.head_site().unwrap_or(self.site)).conflicts += 1;
@@ -191,8 +234,8 @@ impl Core {
 
     /// The sites up to cycle `at`, of a program that waits for `reason` or does not wait.
     pub(crate) fn sites_by(&self, at: Cycle, reason: Option<Reason>) -> Vec<SiteTime> {
-        let Some(profile) = &self.profile else { return Vec::new() };
-        let mut profile = Profile::clone(profile);
+        let profile = self.watch.as_ref().and_then(|watch| watch.profile.clone());
+        let Some(mut profile) = profile else { return Vec::new() };
         let until = if reason.is_some() { self.since } else { self.clock };
         profile.issue(self.site, until.saturating_sub(self.stalls.total()));
         if let Some(reason) = reason {

@@ -204,7 +204,7 @@ impl Design for Asap {
         }
         let last = self.buffers.cores[who.core].timeline.current() - 1;
         self.demand(hw, who.core, last, now);
-        self.buffers.cores[who.core].wait_for(last, who)
+        self.buffers.wait_for(hw, last, who, now)
     }
 
     fn remote(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
@@ -225,7 +225,7 @@ impl Design for Asap {
         if self.buffers.cores[source.core].timeline.is_durable(source.epoch) {
             return Gate::Go;
         }
-        self.buffers.cores[who.core].timeline.depend(source);
+        self.buffers.depend(hw, who.core, source, now);
         self.buffers.cores[source.core].timeline.state(source.epoch).dependents |= 1 << who.core;
         hw.counters.conflicts_inter += 1;
         hw.counters.dependences += 1;

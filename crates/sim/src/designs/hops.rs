@@ -178,9 +178,9 @@ impl Buffered for Hops {
             front.own.is_wrapping = true;
             front.demand(front.timeline.current());
         } else {
-            let closed = front.timeline.close();
+            let closed = self.buffers.close(hw, core, now);
             if self.asynchronous {
-                front.demand(closed);
+                self.buffers.cores[core].demand(closed);
             }
         }
         self.write(hw, core, now);
@@ -235,7 +235,7 @@ impl Design for Hops {
         let last = front.timeline.current() - 1;
         front.demand(last);
         self.write(hw, who.core, now);
-        self.buffers.cores[who.core].wait_for(last, who)
+        self.buffers.wait_for(hw, last, who, now)
     }
 
     fn remote(&mut self, hw: &mut Hw<Message>, request: &Request) -> Gate {
@@ -252,7 +252,7 @@ impl Design for Hops {
         if gate != Gate::Go {
             return gate;
         }
-        self.buffers.cores[who.core].timeline.depend(source);
+        self.buffers.depend(hw, who.core, source, now);
         hw.counters.conflicts_inter += 1;
         hw.counters.dependences += 1;
         Gate::Go

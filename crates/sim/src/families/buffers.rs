@@ -113,15 +113,6 @@ impl<Own> Front<Own> {
         Gate::Wait(reason)
     }
 
-    /// Makes `who` wait until all epochs up to `epoch` are durable.
-    pub(crate) fn wait_for(&mut self, epoch: Epoch, who: Waiter) -> Gate {
-        if self.timeline.is_durable(epoch) {
-            return Gate::Go;
-        }
-        self.drains.push((epoch, who));
-        Gate::Wait(Reason::Fence)
-    }
-
     /// Removes and returns the waiters for an entry or an epoch.
     pub(crate) fn released(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.waiting)
@@ -182,6 +173,7 @@ impl<Own> Buffers<Own> {
         }
         hw.counters.buffered_stores += 1;
         front.buffer.push(at.line, epoch, data, now);
+        hw.recorder.note(move |tape| tape.opens(core, epoch, now));
         let open = front.timeline.open();
         open.left += 1;
         open.lines.push(at.line);
@@ -223,6 +215,45 @@ impl<Own> Buffers<Own> {
         }
     }
 
+    /// Closes the open epoch of `core` and opens the next; returns the number of the closed one.
+    pub(crate) fn close<M: Copy>(&mut self, hw: &Hw<M>, core: usize, now: Cycle) -> Epoch {
+        let closed = self.cores[core].timeline.close();
+        hw.recorder.note(move |tape| tape.closes(core, closed, now));
+        closed
+    }
+
+    /// Orders the open epoch of `core` after `source`; one that is not empty is closed first.
+    pub(crate) fn depend<M: Copy>(&mut self, hw: &Hw<M>, core: usize, source: Source, now: Cycle) {
+        let timeline = &mut self.cores[core].timeline;
+        let before = timeline.current();
+        timeline.depend(source);
+        let current = timeline.current();
+        hw.recorder.note(move |tape| {
+            if current != before {
+                tape.closes(core, before, now);
+            }
+            tape.depends((core, current), (source.core, source.epoch), now);
+        });
+    }
+
+    /// Makes `who` wait until all epochs of its core up to `epoch` are durable.
+    pub(crate) fn wait_for<M: Copy>(
+        &mut self,
+        hw: &Hw<M>,
+        epoch: Epoch,
+        who: Waiter,
+        now: Cycle,
+    ) -> Gate {
+        let front = &mut self.cores[who.core];
+        if front.timeline.is_durable(epoch) {
+            return Gate::Go;
+        }
+        front.drains.push((epoch, who));
+        let on = (who.core, epoch);
+        hw.recorder.note(move |tape| tape.waits(who.core, on, Reason::Fence, now));
+        Gate::Wait(Reason::Fence)
+    }
+
     /// The oldest epoch of `core`, which is closed, is durable: its waiters continue.
     pub(crate) fn retire<M: Copy>(
         &mut self,
@@ -233,6 +264,7 @@ impl<Own> Buffers<Own> {
         let front = &mut self.cores[core];
         let state = front.timeline.retire();
         let epoch = front.timeline.durable;
+        hw.recorder.note(move |tape| tape.durable(core, epoch, now));
         hw.counters.epochs += u64::from(!state.lines.is_empty());
         for (_, who) in front.drains.extract_if(.., |(last, _)| *last <= epoch) {
             hw.wake(who, now);
@@ -293,6 +325,8 @@ impl<Own> Buffers<Own> {
                 let told = hw.mesh.control(tile, core, asked);
                 let call = Call::Wanted { core: core as u8, epoch };
                 hw.queue.event(told, Event::Design(call.into()));
+                let (on, reason) = ((core, epoch), Reason::BufferedLine);
+                hw.recorder.note(move |tape| tape.waits(who.core, on, reason, now));
             }
         }
         Gate::Wait(Reason::BufferedLine)

@@ -245,6 +245,7 @@ impl Epochs {
             hw.mesh.control(home, core, asked)
         };
         self.cores[core].waiters.push(Waiting { epoch, mark, who, tile: home });
+        hw.recorder.note(move |tape| tape.waits(who.core, (core, epoch), reason, now));
         let core = core as u8;
         hw.queue.event(at, Event::Design(Message::FlushRequest { core, epoch }));
         Gate::Wait(reason)
@@ -291,6 +292,7 @@ impl Epochs {
     /// Closes `core`'s epoch and opens the next.
     fn complete(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
         let epoch = self.cores[core].close();
+        hw.recorder.note(move |tape| tape.closes(core, epoch, now));
         self.save_state(hw, core, epoch, now);
         if self.config.proactive {
             self.demand(hw, core, epoch, now);
@@ -311,6 +313,8 @@ impl Epochs {
         if self.config.tracks {
             if self.note_dependence(who.core, on) {
                 hw.counters.dependences += 1;
+                let of = (who.core, self.cores[who.core].current);
+                hw.recorder.note(move |tape| tape.depends(of, (on.core, on.epoch), now));
                 return Gate::Go;
             }
             hw.counters.register_overflows += 1;
@@ -420,7 +424,7 @@ impl Design for Epochs {
         }
     }
 
-    fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, stores: u64, _: Cycle) {
+    fn stored(&mut self, hw: &mut Hw<Message>, core: usize, at: Store, stores: u64, now: Cycle) {
         if let Some(bulk) = &mut self.bulk {
             bulk.stored(core, stores);
         }
@@ -432,6 +436,8 @@ impl Design for Epochs {
         if copy.epoch != epochs.current {
             copy.epoch = epochs.current;
             epochs.wrote(at.line);
+            let epoch = epochs.current;
+            hw.recorder.note(move |tape| tape.opens(core, epoch, now));
         }
     }
 

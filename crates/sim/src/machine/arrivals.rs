@@ -5,8 +5,9 @@ use crate::Cycle;
 use crate::core::write_combining::Origin;
 use crate::design::{Arrival, Design};
 use crate::hw::writes::Arriving;
-use crate::hw::{Event, Token};
+use crate::hw::{Event, Hw, Token};
 use crate::memory::controller::{Late, Written};
+use crate::timeline::QueueEntry;
 
 impl<D: Design> System<D> {
     /// A write reaches its controller: whoever waits for it is told when it is taken, and when it
@@ -44,6 +45,18 @@ impl<D: Design> System<D> {
     }
 
     fn enqueue(&mut self, write: &Arriving, late: Late, now: Cycle) -> Written {
-        self.hw.memory.write_arrives(write.number, now, late, &mut self.hw.values)
+        let written = self.hw.memory.write_arrives(write.number, now, late, &mut self.hw.values);
+        let Hw { recorder, memory, .. } = &self.hw;
+        recorder.note(move |tape| {
+            tape.enters(QueueEntry {
+                queue: memory.write_queue(write.line),
+                line: Some(write.line),
+                core: write.token.waiter(),
+                arrived: now,
+                accepted: written.accepted,
+                left: written.left,
+            });
+        });
+        written
     }
 }

@@ -143,7 +143,7 @@ impl<D: Design> System<D> {
 
     pub(super) fn wait(&mut self, core: usize, waits: Waits) -> Pause {
         let state = &mut self.hw.cores[core];
-        if let (Waits::Access(reason), true) = (waits, state.profile.is_some()) {
+        if let (Waits::Access(reason), true) = (waits, state.watch.is_some()) {
             state.count_conflict(reason);
         }
         state.waits = waits;

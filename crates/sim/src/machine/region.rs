@@ -4,7 +4,7 @@ use super::System;
 use super::front::Pause;
 use super::to_bytes;
 use crate::Cycle;
-use crate::core::{Waits, profile};
+use crate::core::{Core, Waits, profile};
 use crate::design::Design;
 use crate::engine::counters::{Reason, Stalls};
 use crate::run::{Measured, RunOutcome};
@@ -24,7 +24,7 @@ impl<D: Design> System<D> {
             let waits = !matches!(self.hw.cores[core].waits, Waits::Nothing | Waits::Done);
             self.hw.cores[core].sites_by(at, waits.then(|| self.waits_for(core)))
         });
-        let has_profile = self.hw.cores.iter().any(|core| core.profile.is_some());
+        let has_profile = self.hw.cores.iter().any(Core::has_profile);
         let sites = if has_profile { sites.collect() } else { Vec::new() };
         Measured { cycles: at, stalls, counters: self.hw.all_counters(), sites }
     }
@@ -86,6 +86,7 @@ impl<D: Design> System<D> {
             sites
         });
         let sites = sites.collect();
+        let ends: Vec<Cycle> = cores.iter().map(|core| core.clock).collect();
         let mut pm = to_bytes(&self.hw.newest());
         pm.truncate(pm_bytes.unwrap_or(pm.len()));
         RunOutcome {
@@ -94,6 +95,7 @@ impl<D: Design> System<D> {
             stalls,
             counters: to.counters.since(&from.counters),
             sites,
+            timeline: self.hw.recorder.timeline(&ends),
             pm,
         }
     }

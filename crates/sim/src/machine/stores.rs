@@ -188,6 +188,7 @@ impl<D: Design> System<D> {
     }
 
     fn output_takes_effect(&mut self, core: usize, number: u64, now: Cycle) {
+        self.hw.recorder.note(move |tape| tape.output(now));
         let crash = self.observer.borrow_mut().output(core, number, now);
         if let Some(at) = crash {
             self.hw.queue.event(at.max(now), Event::Crash);

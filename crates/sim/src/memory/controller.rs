@@ -13,6 +13,7 @@ use crate::config::{DeviceConfig, Machine};
 use crate::engine::calendar::Calendar;
 use crate::memory::optane::{DimmTraffic, XpDimms};
 use crate::memory::versions::{LineData, Values, Version};
+use crate::timeline::{QueueEntry, WriteQueue};
 use crate::{Cycle, LineId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -101,6 +102,8 @@ pub(crate) struct Written {
     pub(crate) accepted: Cycle,
     /// When no crash can lose it any more.
     pub(crate) durable: Cycle,
+    /// When its place in the queue is free again.
+    pub(crate) left: Cycle,
 }
 
 impl Memory {
@@ -148,6 +151,14 @@ impl Memory {
     /// The traffic of the DIMMs, if there are any.
     pub(crate) fn dimm_traffic(&self) -> DimmTraffic {
         self.dimms.as_ref().map_or_else(DimmTraffic::default, XpDimms::traffic)
+    }
+
+    /// The queue in which writes of a line wait.
+    pub(crate) fn write_queue(&self, line: LineId) -> WriteQueue {
+        match &self.dimms {
+            Some(dimms) if line < self.pm_lines => WriteQueue::Dimm(dimms.home(line.into())),
+            _ => WriteQueue::Controller(self.home(line)),
+        }
     }
 
     fn place(&self, line: LineId) -> (usize, usize, DeviceConfig) {
@@ -245,7 +256,7 @@ impl Memory {
         let dimms = self.dimms.as_mut().expect("the caller has looked");
         let taken = dimms.write_behind(line.into(), now, floors);
         let durable = if self.adr { taken.accepted } else { taken.in_dimm };
-        Written { accepted: taken.accepted, durable }
+        Written { accepted: taken.accepted, durable, left: taken.left }
     }
 
     /// A write of a line in a controller's banks reaches the controller.
@@ -265,7 +276,7 @@ impl Memory {
         let done = start + device.write;
         controller.queue.push(done);
         *last = done;
-        Written { accepted, durable: if self.adr { accepted } else { done } }
+        Written { accepted, durable: if self.adr { accepted } else { done }, left: done }
     }
 
     /// When every persistent write that has arrived at this controller is durable.
@@ -276,14 +287,17 @@ impl Memory {
     /// A marker arrives in the queue of this controller at `now`: no persistent write behind it
     /// starts before `floor`. It occupies an entry of the queue until then. Under ADR the queue
     /// accepts writes in order, and a marker needs no entry; nor does it in a DIMM's queue, which
-    /// is in order too.
-    pub(crate) fn mark(&mut self, controller: usize, now: Cycle, floor: Cycle) {
-        let controller = &mut self.controllers[controller];
+    /// is in order too. Returns the entry, if it takes one.
+    pub(crate) fn mark(&mut self, number: usize, now: Cycle, floor: Cycle) -> Option<QueueEntry> {
+        let controller = &mut self.controllers[number];
         controller.floor = controller.floor.max(floor);
-        if !self.adr && self.dimms.is_none() {
-            controller.accept(now, self.queue_entries);
-            controller.queue.push(floor.max(now));
+        if self.adr || self.dimms.is_some() {
+            return None;
         }
+        let accepted = controller.accept(now, self.queue_entries);
+        controller.queue.push(floor.max(now));
+        let (queue, left) = (WriteQueue::Controller(number), floor.max(accepted));
+        Some(QueueEntry { queue, line: None, core: None, arrived: now, accepted, left })
     }
 
     /// When the newest write of the line will be durable; `None` if no write is on its way,
@@ -379,7 +393,10 @@ mod tests {
         let mut rig = Rig::new(false);
         assert_eq!(rig.memory.read(7, 1000), 1240);
         let number = rig.send(8, 1);
-        assert_eq!(rig.arrives(number, 5000), Written { accepted: 5000, durable: 5360 });
+        assert_eq!(
+            rig.arrives(number, 5000),
+            Written { accepted: 5000, durable: 5360, left: 5360 }
+        );
     }
 
     #[test]

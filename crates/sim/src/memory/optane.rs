@@ -48,6 +48,8 @@ pub struct XpDimms {
 pub struct WriteTimes {
     /// The write-pending queue has acknowledged the line: durable under ADR.
     pub accepted: Cycle,
+    /// The line's place in the queue is free again.
+    pub left: Cycle,
     /// The line is in the DIMM, whose content survives a power failure.
     pub in_dimm: Cycle,
 }

@@ -8,11 +8,12 @@ use crate::engine::options::{
     CRASHES, CRASHES_MAX, MACHINE, RequestOptions, check_jobs, default_options, flaws, in_range,
     named_machine, once, threads_of,
 };
+use crate::engine::timeline::{TraceOptions, Traced};
 use clap::Args;
 use seawall_ribbon::RibbonOptions;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{Choice, DESIGNS, Machine};
-use seawall_workloads::{Cost, Flaw, WORKLOADS};
+use seawall_workloads::{CHECKPOINTED, Cost, Flaw, WORKLOADS};
 use std::path::PathBuf;
 
 /// The default number of measured operations of each thread.
@@ -87,6 +88,9 @@ pub struct CompareOptions {
     /// stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// A timeline of the cell.
+    #[command(flatten)]
+    pub trace: TraceOptions,
     /// A program of others instead of workloads.
     #[command(flatten)]
     pub program: ProgramOptions,
@@ -115,6 +119,8 @@ pub struct Plan {
     pub ribbon: Option<CellRibbon>,
     /// Host threads; none: one per core of the host.
     pub jobs: Option<usize>,
+    /// The point whose timeline is recorded.
+    pub(crate) traced: Option<Traced>,
 }
 
 impl Plan {
@@ -172,9 +178,27 @@ impl Plan {
             points,
             ribbon,
             jobs: options.jobs,
+            traced: None,
         };
         plan.baseline = baseline(options.baseline.as_deref(), &plan.designs())?;
+        plan.traced = plan.traced(&options.trace)?;
         Ok(plan)
+    }
+
+    /// The point to record: the only one or, of a design that runs again with a Ribbon or with
+    /// objects that move, that one.
+    fn traced(&self, options: &TraceOptions) -> Result<Option<Traced>, LabError> {
+        let is_beside = |point: &Point| point.ribbon.is_some() || point.defragment.is_some();
+        let has_beside = self.points.iter().any(is_beside);
+        let named = self.points.iter().enumerate();
+        let named = named.filter(|(_, point)| is_beside(point) || !has_beside);
+        let named: Vec<_> = named.map(|(at, point)| (at, point.cell_name())).collect();
+        let operations = self.points.first().map(|point| {
+            let is_kernel = CHECKPOINTED.iter().any(|kernel| kernel.name == point.workload);
+            let all = (point.warmup + point.operations) * point.threads as u64;
+            if is_kernel { None } else { Some(all) }
+        });
+        Traced::of(options, &named, operations.flatten())
     }
 
     /// Sets how many operations each thread runs of `workload`.

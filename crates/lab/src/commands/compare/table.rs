@@ -6,6 +6,7 @@
 use crate::cell::{Cell, CellRibbon, Flushed, Point};
 use crate::commands::compare::Comparison;
 use crate::engine::spent::Groups;
+use crate::engine::timeline::summary;
 use comfy_table::Table;
 use seawall_report::{plain_table, text_of};
 use seawall_ribbon::EarlyStores;
@@ -30,6 +31,9 @@ impl Comparison {
                  busy, mem., lock, persist: where the threads' time went, in %\n";
         text += &self.ribbon_summary();
         text += &self.crash_summary();
+        if let Some((cell, timeline)) = self.traced() {
+            text += &summary(&cell.point.cell_name(), timeline);
+        }
         if self.is_partial {
             let (done, all) = (self.cells.len(), self.plan.points.len());
             let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");

@@ -91,7 +91,7 @@ impl KernelVisitor for Crashed<'_> {
 
     fn visit<K: Kernel>(self) -> Self::Output {
         let mut watching = None;
-        let simulated = simulate::<K>(self.machine, self.point, self.stop, |pm| {
+        let simulated = simulate::<K>(self.machine, self.point, None, self.stop, |pm| {
             let recording = Recording::at(pm.to_vec(), self.point.threads, self.points());
             let recording = Rc::new(RefCell::new(recording));
             watching = Some(recording.clone());

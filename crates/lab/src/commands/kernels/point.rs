@@ -8,11 +8,12 @@
 use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
 use crate::engine::kept::Keep;
+use crate::engine::timeline::recorded;
 use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, SimMemory, Simulation,
-    Stalls,
+    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, RunTimeline,
+    SimMemory, Simulation, Stalls, TimelineWindow,
 };
 use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, Layout, Stacks, with_kernel};
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,8 @@ pub struct KernelRun {
     pub host: Duration,
     /// Whether the result is that of the plain computation, and what differs.
     pub result: Result<(), Damage>,
+    /// What happened when, if it was recorded.
+    pub timeline: Option<RunTimeline>,
 }
 
 /// A right run in a file of finished ones.
@@ -132,7 +135,10 @@ impl Keep<KernelPoint> for KernelRun {
         let line: Line = serde_json::from_value(line.clone()).ok()?;
         let Line { size, pm_bytes, cycles, start, stalls, counters, host } = line;
         let input = Input { threads: point.threads, size, seed: point.seed };
-        Some(KernelRun { input, pm_bytes, cycles, start, stalls, counters, host, result: Ok(()) })
+        let (result, timeline) = (Ok(()), None);
+        let run =
+            KernelRun { input, pm_bytes, cycles, start, stalls, counters, host, result, timeline };
+        Some(run)
     }
 }
 
@@ -146,12 +152,23 @@ pub fn run_kernel(
     point: &KernelPoint,
     stop: &Arc<AtomicBool>,
 ) -> Result<KernelRun, LabError> {
-    with_kernel(&point.kernel, Run { machine, point, stop })?
+    run_recorded(machine, point, None, stop)
+}
+
+/// As [`run_kernel`]; records the timeline of a part of the run, if one is asked for.
+pub(crate) fn run_recorded(
+    machine: &Machine,
+    point: &KernelPoint,
+    window: Option<TimelineWindow>,
+    stop: &Arc<AtomicBool>,
+) -> Result<KernelRun, LabError> {
+    with_kernel(&point.kernel, Run { machine, point, window, stop })?
 }
 
 struct Run<'a> {
     machine: &'a Machine,
     point: &'a KernelPoint,
+    window: Option<TimelineWindow>,
     stop: &'a Arc<AtomicBool>,
 }
 
@@ -159,7 +176,8 @@ impl KernelVisitor for Run<'_> {
     type Output = Result<KernelRun, LabError>;
 
     fn visit<K: Kernel>(self) -> Self::Output {
-        let simulated = simulate::<K>(self.machine, self.point, self.stop, |_| None)?;
+        let Run { machine, point, window, stop } = self;
+        let simulated = simulate::<K>(machine, point, window, stop, |_| None)?;
         let Simulated { kernel, input, layout, start, outcome, host } = simulated;
         let mut stalls = Stalls::default();
         for reason in Reason::ALL {
@@ -174,6 +192,7 @@ impl KernelVisitor for Run<'_> {
             counters: outcome.counters,
             host,
             result: kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes)),
+            timeline: outcome.timeline,
         })
     }
 }
@@ -189,10 +208,12 @@ pub(crate) struct Simulated<K> {
 }
 
 /// Writes the input of `point`, lets `watch` see the persistent memory and name who watches, and
-/// runs it: the one place where a kernel meets a simulated machine.
+/// runs it, recording the timeline of `window`: the one place where a kernel meets a simulated
+/// machine.
 pub(crate) fn simulate<K: Kernel>(
     machine: &Machine,
     point: &KernelPoint,
+    window: Option<TimelineWindow>,
     stop: &Arc<AtomicBool>,
     watch: impl FnOnce(&[u8]) -> Option<Rc<RefCell<dyn Observer>>>,
 ) -> Result<Simulated<K>, LabError> {
@@ -226,8 +247,8 @@ pub(crate) fn simulate<K: Kernel>(
     }
     let host = cpu_time();
     let watcher = watch(&pm);
-    let mut simulation =
-        Simulation::new(&machine, &point.design, pm, dram).stopped_by(stop.clone());
+    let simulation = Simulation::new(&machine, &point.design, pm, dram).stopped_by(stop.clone());
+    let mut simulation = recorded(simulation, window);
     if let Some(watcher) = watcher {
         simulation = simulation.watched_by(watcher);
     }

@@ -8,6 +8,7 @@
 use super::{Asap, Flaw, Message, Own, safe};
 use crate::families::buffers::{Buffered, Buffers, Entry};
 use crate::hw::{Event, Hw};
+use crate::timeline::EpochEnd;
 use crate::{Cycle, Epoch};
 
 impl Asap {
@@ -31,6 +32,7 @@ impl Asap {
             }
             if self.flaw != Flaw::CommitsEarly && controllers != 0 {
                 front.own.committing = controllers.count_ones();
+                hw.recorder.note(move |tape| tape.done(core, safe, EpochEnd::Commit, now));
                 return;
             }
             self.retire(hw, core, now);
@@ -62,6 +64,7 @@ impl Asap {
                 continue;
             }
             front.buffer.send(at);
+            hw.recorder.note(move |tape| tape.flushes(core, entry.epoch, None, now));
             front.own.refused.retain(|slot| *slot != entry.slot);
             let is_early = entry.epoch != safe;
             if is_early {
@@ -82,9 +85,9 @@ impl Asap {
         let front = &mut self.buffers.cores[core];
         let epoch = front.timeline.durable;
         if front.own.ending == front.timeline.current() {
-            front.timeline.close();
+            self.buffers.close(hw, core, now);
         }
-        for who in front.released() {
+        for who in self.buffers.cores[core].released() {
             hw.wake(who, now);
         }
         for other in (0..64).filter(|other| state.dependents >> other & 1 == 1) {
@@ -143,10 +146,9 @@ impl Buffered for Asap {
         if self.buffers.cores[core].timeline.in_flight() >= self.epochs {
             self.demand(hw, core, before, now);
         }
-        let timeline = &mut self.buffers.cores[core].timeline;
-        let has_room = timeline.in_flight() < self.epochs;
+        let has_room = self.buffers.cores[core].timeline.in_flight() < self.epochs;
         if has_room {
-            timeline.close();
+            self.buffers.close(hw, core, now);
             self.advance(hw, core, now);
         }
         has_room

@@ -101,7 +101,10 @@ impl Dpo {
         for (controller, floor) in floors.into_iter().enumerate() {
             all_complete = all_complete.max(floor);
             if self.flaw != Flaw::IgnoresMarkers {
-                hw.memory.mark(controller, now, floor);
+                let entry = hw.memory.mark(controller, now, floor);
+                if let Some(entry) = entry {
+                    hw.recorder.note(move |tape| tape.enters(entry));
+                }
             }
         }
         if told > 1 {

@@ -88,6 +88,7 @@ impl Hops {
         {
             if !entry.is_sent {
                 front.buffer.send(place);
+                hw.recorder.note(move |tape| tape.flushes(core, entry.epoch, None, now));
                 let (data, token) =
                     (front.buffer.data(entry.slot), Token::of(core, entry.slot.into()));
                 hw.write_buffered(entry.line, data, core, now + sent, token);
@@ -112,9 +113,9 @@ impl Hops {
         for other in &mut self.buffers.cores {
             other.timeline.forget(core);
         }
+        self.buffers.close(hw, core, now);
         let front = &mut self.buffers.cores[core];
         front.own.is_wrapping = false;
-        front.timeline.close();
         for who in front.released() {
             hw.wake(who, now);
         }

@@ -11,6 +11,7 @@ use super::state::Waiting;
 use super::{EpochFlaw, Epochs, Mark, Message};
 use crate::caches::shared::Slot;
 use crate::hw::{Event, Hw, Token};
+use crate::timeline::EpochEnd;
 use crate::{Cycle, Epoch, LineId};
 use rustc_hash::FxHashSet;
 
@@ -110,6 +111,8 @@ impl Epochs {
         self.arbiters[core].flushing = Some(epoch);
         self.name_early(hw, core, epoch, now);
         let flushed = self.flush_l1(hw, core, epoch, now);
+        let lines = self.arbiters[core].lines.len() as u64;
+        hw.recorder.note(move |tape| tape.flushes(core, epoch, Some(lines), now));
         self.tell_banks(hw, core, flushed);
     }
 
@@ -262,10 +265,12 @@ impl Epochs {
         }
         self.cores[core].durable = epoch;
         let mark = if self.bulk.is_some() {
+            hw.recorder.note(move |tape| tape.done(core, epoch, EpochEnd::Name, now));
             self.await_name(hw, core, epoch, now);
             Mark::Durable
         } else {
             self.cores[core].named = epoch;
+            hw.recorder.note(move |tape| tape.durable(core, epoch, now));
             Mark::Named
         };
         // PersistCMP; from then on the banks know it by the epochs in their tags.

@@ -191,6 +191,7 @@ impl Epochs {
             self.invalidate_lines(hw, core, epoch, &lines, now);
         }
         let named = self.cores[core].named;
+        hw.recorder.note(move |tape| tape.durable(core, named, now));
         self.wake(hw, core, named, Mark::Named, |_| told);
         hw.queue.event(told.max(now), Event::Design(Message::Inform { core: core as u8 }));
     }

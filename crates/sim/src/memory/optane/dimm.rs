@@ -120,7 +120,7 @@ impl Dimm {
         let before = self.sent.back().map_or(0, |last| last.acknowledged);
         let acknowledged = (leaves + self.acknowledge).max(before).max(floors.1);
         self.sent.push_back(Sent { line, acknowledged });
-        WriteTimes { accepted, in_dimm: acknowledged }
+        WriteTimes { accepted, left: leaves, in_dimm: acknowledged }
     }
 
     /// When the write-pending queue accepts a line that comes at `at`.
