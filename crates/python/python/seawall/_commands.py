@@ -37,6 +37,9 @@ def compare(
     ] = None,
     json: Optional[Path] = None,
     plot: Optional[Path] = None,
+    html: Optional[Path] = None,
+    trace: Optional[Path] = None,
+    trace_window: Optional[str] = None,
     progress: Progress = None,
 ) -> Table:
     """Compare persistency designs on a simulated machine, with crashes.
@@ -68,6 +71,12 @@ def compare(
     :param flaw: Break the structures on purpose, to see it caught
     :param json: Write a JSON record per cell to this file [if stopped: to FILE.partial]
     :param plot: Draw the comparison to this SVG file [if stopped: to FILE.partial]
+    :param html: Write a page for a browser to this file: charts, a table, and what is behind each
+        row [if stopped: to FILE.partial]
+    :param trace: Write the timeline of the cell to this file, for ui.perfetto.dev; one workload or
+        kernel and one design, and at most 64 MiB
+    :param trace_window: The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in
+        operations, all threads together [default: as much from the start as has room]
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
     return _call("compare", locals())
@@ -89,6 +98,9 @@ def kernels(
     traffic: bool = False,
     json: Optional[Path] = None,
     plot: Optional[Path] = None,
+    html: Optional[Path] = None,
+    trace: Optional[Path] = None,
+    trace_window: Optional[str] = None,
     progress: Progress = None,
 ) -> Table:
     """Run parallel programs without a persistency call on a simulated machine, with crashes.
@@ -110,6 +122,12 @@ def kernels(
     :param json: Write a JSON record per kernel and design to this file [if stopped: to
         FILE.partial]
     :param plot: Draw times and where they went to this SVG file [if stopped: to FILE.partial]
+    :param html: Write a page for a browser to this file: charts, a table, and what is behind each
+        row [if stopped: to FILE.partial]
+    :param trace: Write the timeline of the cell to this file, for ui.perfetto.dev; one workload or
+        kernel and one design, and at most 64 MiB
+    :param trace_window: The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in
+        operations, all threads together [default: as much from the start as has room]
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
     return _call("kernels", locals())
@@ -240,8 +258,8 @@ def explore(
     :param replay: Build one image again, as a finding printed it
     :param broken: Break the structure on purpose: the same as --flaw no-order
     :param json: Write the report to this file, as one JSON record [if stopped: to FILE.partial]
-    :param html: Write the report to this file, as a page with what happened before each crash [if
-        stopped: to FILE.partial]
+    :param html: Write a page for a browser to this file, with what happened before each crash
+        beside the sources [if stopped: to FILE.partial]
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
     return _call("explore", locals())
@@ -305,6 +323,7 @@ def reproduce(
     keep: Optional[Path] = None,
     json: Optional[Path] = None,
     pages: Optional[Path] = None,
+    html: Optional[Path] = None,
     plots: Optional[Path] = None,
     progress: Progress = None,
 ) -> Table:
@@ -316,8 +335,9 @@ def reproduce(
     :param quick: Run a fifth of the operations or entries, and few records of the logging figures
     :param full: Run as many records of the logging figures, and entries of programs that are
         defragmented, as the papers
-    :param varied: Also run figures with other values of parameters that nobody published, as their
-        files list them: several times as long
+    :param varied: Also run what the figures' files list besides: other readings of the papers,
+        forms of our own, and other values of parameters that nobody published. Several times as
+        long
     :param strict: Exit with 1 if something does not hold
     :param seed: Seed of the operations
     :param jobs: Host threads [default: one per core]
@@ -328,6 +348,8 @@ def reproduce(
     :param json: Write a JSON record per series to this file [if stopped: to FILE.partial]
     :param pages: Write a page in Markdown per figure to this folder, with a picture of the
         published values and ours [if stopped: in FOLDER.partial]
+    :param html: Write a page for a browser to this file: each published value beside ours, and the
+        records behind it [if stopped: to FILE.partial]
     :param plots: Draw the figures to SVG files in this folder [if stopped: in FOLDER.partial]
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
