@@ -5,7 +5,7 @@ use crate::outcome::Outcome;
 use crate::watched::{Watched, watch};
 use pyo3::prelude::*;
 use seawall_lab::{OpenSweep, SweepPlan, SweepTask};
-use seawall_report::{Files, Form, Output, Progress, write_results};
+use seawall_report::{Files, Form, Output, Progress, command_line, write_results};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +41,8 @@ pub(crate) struct SweepFile {
     points: usize,
     out: PathBuf,
     outputs: Vec<(Form, Output)>,
+    /// What does the same on one machine.
+    command: String,
 }
 
 impl SweepFile {
@@ -61,20 +63,23 @@ fn closed() -> Failure {
 impl SweepFile {
     /// Opens the file of the experiment `name`; `text` describes it as JSON, if it is given.
     #[new]
-    #[pyo3(signature = (name, text, out, jobs, plot, show))]
+    #[pyo3(signature = (name, text, out, jobs, plot_and_page, show))]
     fn new(
         py: Python<'_>,
         name: &str,
         text: Option<&str>,
         out: Option<PathBuf>,
         jobs: Option<usize>,
-        plot: Option<PathBuf>,
+        plot_and_page: (Option<PathBuf>, Option<PathBuf>),
         show: bool,
     ) -> PyResult<SweepFile> {
         let plan = plan(name, text, out, jobs)?;
         let (points, out) = (plan.points(), plan.out().to_owned());
         let files = Files::new().reads("the experiment", name).makes("--out", Some(&out));
-        let outputs = files.results(Form::Plot, &plot).outputs().map_err(Failure::from)?;
+        let (plot, page) = plot_and_page;
+        let files = files.results(Form::Plot, &plot).results(Form::Html, &page);
+        let outputs = files.outputs().map_err(Failure::from)?;
+        let command = command_line(["seawall", "sweep", name]);
         let stop = Arc::default();
         let open = watch(py, None, Progress::hidden(), &stop, move |_, stop| {
             Ok(OpenSweep::open(plan, stop)?)
@@ -86,7 +91,7 @@ impl SweepFile {
         let progress = if show { Progress::on_stderr() } else { Progress::hidden() };
         let left = open.left();
         progress.start(left.iter().map(|task| task.names().0));
-        Ok(SweepFile { open: Mutex::new(Some(open)), progress, points, out, outputs })
+        Ok(SweepFile { open: Mutex::new(Some(open)), progress, points, out, outputs, command })
     }
 
     /// The path of the file.
@@ -132,7 +137,7 @@ impl SweepFile {
         let mut told = Vec::new();
         let sweep = py.detach(|| {
             let sweep = open.finish()?;
-            write_results(&sweep, &self.outputs, "seawall.sweep", |text| told.push(text))?;
+            write_results(&sweep, &self.outputs, &self.command, |text| told.push(text))?;
             Ok::<_, Failure>(sweep)
         })?;
         Ok(Outcome::new(Box::new(sweep), told, None))

@@ -37,7 +37,9 @@ class SweepFile:
         text: Optional[str],
         out: Union[str, PathLike[str], None],
         jobs: Optional[int],
-        plot: Union[str, PathLike[str], None],
+        plot_and_page: tuple[
+            Union[str, PathLike[str], None], Union[str, PathLike[str], None]
+        ],
         show: bool,
     ) -> None: ...
     def out(self) -> str: ...

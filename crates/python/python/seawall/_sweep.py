@@ -31,6 +31,7 @@ def sweep(
     out: Optional[Path] = None,
     jobs: Optional[int] = None,
     plot: Optional[Path] = None,
+    html: Optional[Path] = None,
     executor: Union[None, Executor, Callable[[], Executor]] = None,
     client: Optional[Client] = None,
     progress: Progress = None,
@@ -54,6 +55,8 @@ def sweep(
     :param jobs: Host threads, where neither an executor nor a client is given [default: one per
         core]
     :param plot: Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
+    :param html: Write a page for a browser to this file: charts, a table, and what is behind each
+        row [if stopped: to FILE.partial]
     :param executor: Runs the points: any ``concurrent.futures.Executor``, or a function that makes
         one. Processes must be spawned, as forks of a process with threads may hang.
     :param client: Runs the points on the workers of this client's Dask cluster, also on those that
@@ -64,7 +67,7 @@ def sweep(
         raise TypeError("executor and client are two ways to run points; give one of them")
     name, text = _named(experiment)
     follow, show = follower(progress, "sweep")
-    file = _seawall.SweepFile(name, text, out, jobs, plot, show)
+    file = _seawall.SweepFile(name, text, out, jobs, (plot, html), show)
     try:
         _on_crew(file, jobs, executor, client, follow)
     except KeyboardInterrupt:
