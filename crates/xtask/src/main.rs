@@ -25,7 +25,7 @@ use sanitize::Tool;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
-                     tidy | docs | package | python [WORD-FOR-PYTEST ..] | \
+                     tidy | docs | package | python --prepare | python [WORD-FOR-PYTEST ..] | \
                      sanitize address|thread|miri | \
                      c-libraries DIR [--prefix PREFIX] [--machines]";
 
@@ -51,6 +51,10 @@ fn chore() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ["package"] => Ok(if package::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
+        ["python", "--prepare"] => {
+            python::prepare()?;
+            Ok(ExitCode::SUCCESS)
+        }
         ["python", ref words @ ..] => {
             Ok(if python::run(words)? { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }

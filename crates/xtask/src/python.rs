@@ -41,7 +41,7 @@ impl Places {
 /// Builds and tests the package; pytest gets `words` too. True if all holds.
 pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let places = Places::find()?;
-    prepare(&places)?;
+    environment(&places)?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.current_dir(&places.package);
     build.args(["build", "--locked", "-p", "seawall-cli", "-p", "seawall-python"]);
@@ -51,8 +51,13 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     Ok(is_done(places.tool("pytest").args(words))? && is_typed)
 }
 
+/// Makes the environment alone, which is what needs a network.
+pub(crate) fn prepare() -> Result<()> {
+    environment(&Places::find()?)
+}
+
 /// Makes the environment, unless it is there with what is required.
-fn prepare(places: &Places) -> Result<()> {
+fn environment(places: &Places) -> Result<()> {
     let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
     let version = version_of(&python)?;
     let required = places.package.join("requirements.txt");
