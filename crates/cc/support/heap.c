@@ -4,8 +4,9 @@
  * A block is a header of 16 bytes and what the program sees. Small blocks come in classes of size.
  * Each thread keeps some free ones of each class, and cuts new ones from a span of its own, as
  * allocators with an arena or a cache a thread do; beyond these there is one list a class, under
- * one lock. Big blocks are whole pages, with the size of the block before them in their header, so that
- * free neighbours become one. Nothing depends on anything but the calls made, so that runs repeat.
+ * one lock. Big blocks are whole pages, with the size of the block before them in their header, so
+ * that free neighbours become one. Nothing depends on anything but the calls made, so that runs
+ * repeat.
  *
  * The C library has its own heap. It is used while the C library works (support_in_host), and what
  * comes from it is told from ours by its address. */

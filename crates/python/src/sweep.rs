@@ -41,7 +41,7 @@ pub(crate) struct SweepFile {
     points: usize,
     out: PathBuf,
     outputs: Vec<(Form, Output)>,
-    /// What does the same on one machine.
+    /// What its page says was typed.
     command: String,
 }
 
@@ -79,7 +79,10 @@ impl SweepFile {
         let (plot, page) = plot_and_page;
         let files = files.results(Form::Plot, &plot).results(Form::Html, &page);
         let outputs = files.outputs().map_err(Failure::from)?;
-        let command = command_line(["seawall", "sweep", name]);
+        let command = match text {
+            None => command_line(["seawall", "sweep", name]),
+            Some(_) => "seawall.sweep(..), of a dictionary".to_owned(),
+        };
         let stop = Arc::default();
         let open = watch(py, None, Progress::hidden(), &stop, move |_, stop| {
             Ok(OpenSweep::open(plan, stop)?)

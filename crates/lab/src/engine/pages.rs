@@ -2,7 +2,9 @@
 //! went, in the parts of the plots, and what crashes came to.
 
 use super::spent::{Groups, PARTS, Spent};
-use seawall_report::{HtmlColumn, HtmlFate, HtmlForm, HtmlPage, HtmlPart};
+use seawall_report::{
+    HtmlChart, HtmlColumn, HtmlFate, HtmlForm, HtmlNote, HtmlPage, HtmlPart, HtmlRow,
+};
 use seawall_sim::{Counters, Reason, Stalls};
 use serde_json::{Map, Value, json};
 
@@ -63,15 +65,69 @@ pub(crate) fn time_values(values: &mut Map<String, Value>, spent: &Spent) {
     values.insert("mostly".into(), json!(spent.mostly()));
 }
 
-/// The column of [`crash_outcome`].
-pub(crate) fn crash_column() -> HtmlColumn {
-    HtmlColumn::new("outcome", HtmlForm::Text)
+/// The last columns of a table of cells: conflicts, where the time went, and what crashes came to.
+pub(crate) fn cell_columns() -> Vec<HtmlColumn> {
+    let outcome = HtmlColumn::new("outcome", HtmlForm::Text)
         .titled("crashes")
-        .about("crashes injected and checked; - where a design promises nothing")
+        .about("crashes injected and checked; - where a design promises nothing");
+    time_columns().into_iter().chain([outcome]).collect()
+}
+
+/// Conflicting epochs.
+pub(crate) fn conflicts_column() -> HtmlColumn {
+    HtmlColumn::new("conflicting", HtmlForm::Number(0))
+        .titled("confl.")
+        .about("% of epochs that were flushed because of a conflict")
+}
+
+/// Time over that of the baseline.
+pub(crate) fn time_column(baseline: &str) -> HtmlColumn {
+    HtmlColumn::new("time", HtmlForm::Number(2))
+        .titled(format!("time vs {baseline}"))
+        .about("cycles over those of the baseline")
+}
+
+/// The row of the cell with that number, which has `row` and what all cells have; `crashes` as
+/// [`crash_outcome`] takes them.
+pub(crate) fn cell_row(
+    at: usize,
+    row: HtmlRow,
+    spent: &Spent,
+    crashes: (Option<u64>, usize),
+) -> HtmlRow {
+    let (outcome, fate) = crash_outcome(crashes.0, crashes.1);
+    let mut row = HtmlRow { records: vec![at], shares: shares(spent), fate, ..row };
+    time_values(&mut row.values, spent);
+    row.values.insert("outcome".into(), json!(outcome));
+    row
+}
+
+/// The charts of cells: `value` over the baseline for each design, and where the time went.
+pub(crate) fn cell_charts(
+    title: String,
+    panel: &'static str,
+    value: &'static str,
+    cut: f64,
+) -> Vec<HtmlChart> {
+    let bars = HtmlChart::Bars {
+        title,
+        panel,
+        bar: "design",
+        value,
+        cut: Some(cut),
+        reference: Some(1.0),
+    };
+    let title = "Where the threads' time went".into();
+    vec![bars, HtmlChart::Parts { title, panel, bar: "design" }]
+}
+
+/// That a command was stopped.
+pub(crate) fn stopped_note(done: usize, all: usize) -> HtmlNote {
+    HtmlNote::bad(format!("Stopped after {done} of {all} cells."))
 }
 
 /// What crashes, none if none were judged, and the result came to.
-pub(crate) fn crash_outcome(crashes: Option<u64>, broken: usize) -> (String, HtmlFate) {
+fn crash_outcome(crashes: Option<u64>, broken: usize) -> (String, HtmlFate) {
     match (crashes, broken) {
         (None, 0) => ("-".into(), HtmlFate::Unjudged),
         (Some(crashes), 0) => (format!("{crashes} ok"), HtmlFate::Good),

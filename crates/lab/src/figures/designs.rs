@@ -1,6 +1,6 @@
 //! Figures that compare designs: bars of a paper, each the mean over workloads.
 
-use super::programs::{self, Wanted};
+use super::programs::{self, ProgramValue, Wanted};
 use super::varied::{self, Settings, Variable, Varied, VariedValue, Varying};
 use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue};
 use crate::LabError;
@@ -135,8 +135,8 @@ pub struct FigureRecord {
     /// What we measure for each workload.
     pub workloads: Map<String, Value>,
     /// What the papers' programs have that the workloads stand for, and those without a workload.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub programs: Map<String, Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, ProgramValue>,
     /// How the lines of each workload were flushed, where the series has a Ribbon.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flushed: BTreeMap<String, Flushed>,
@@ -297,9 +297,16 @@ impl Kind for DesignFigure {
 impl DesignFigure {
     /// The values of single workloads.
     fn check_stated(&self) -> Result<(), String> {
-        let programs = self.check_programs()?;
-        let known: Vec<String> = self.workloads.iter().cloned().chain(programs).collect();
         let stated = || self.series.iter().flat_map(|series| series.workloads.keys());
+        let mut known: Vec<String> = self.workloads.clone();
+        if let Some(file) = &self.programs {
+            let programs = programs::load(file)?;
+            let baseline = self.baseline.as_deref().unwrap_or_default();
+            let used = self.workloads.iter().chain(stated()).map(String::as_str);
+            let like = (&*self.machine, baseline, Extent::Parallel);
+            programs.check(like, &used.collect::<Vec<_>>())?;
+            known.extend(programs.held().map(str::to_owned));
+        }
         if let Some(name) = stated().find(|name| !known.contains(name)) {
             let known = known.join("', '");
             return Err(format!(
@@ -322,16 +329,7 @@ impl DesignFigure {
         Ok(())
     }
 
-    /// The names of the programs beside the workloads.
-    fn check_programs(&self) -> Result<Vec<String>, String> {
-        let Some(file) = &self.programs else { return Ok(Vec::new()) };
-        let programs = programs::load(file)?;
-        let baseline = self.baseline.as_deref().unwrap_or_default();
-        let names: Vec<&str> = programs.held().collect();
-        programs.check((&self.machine, baseline, Extent::Parallel), &names)?;
-        Ok(names.into_iter().map(str::to_owned).collect())
-    }
-
+    /// The programs beside its workloads.
     fn wanted(&self) -> Option<Wanted<'_>> {
         let designs = self.series.iter().map(|series| &*series.design).collect();
         Some(Wanted { figure: &self.name, file: self.programs.as_deref()?, designs })
@@ -446,10 +444,12 @@ impl FigureRecord {
     /// What is compared with the paper's values: the programs' where they were run, else the
     /// workloads'.
     fn compared(&self) -> impl Iterator<Item = (&str, f64)> {
+        let program = |name: &str| self.programs.get(name).map(|program| program.value);
+        let ours = self.workloads.iter().filter_map(move |(name, measured)| {
+            Some((name.as_str(), program(name).or(measured.as_f64())?))
+        });
         let alone = self.programs.iter().filter(|(name, _)| !self.workloads.contains_key(*name));
-        self.workloads.iter().chain(alone).filter_map(|(name, measured)| {
-            Some((name.as_str(), self.programs.get(name).unwrap_or(measured).as_f64()?))
-        })
+        ours.chain(alone.map(|(name, program)| (name.as_str(), program.value)))
     }
 }
 

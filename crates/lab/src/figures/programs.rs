@@ -34,8 +34,8 @@ pub(super) const APART_MAX: f64 = 0.15;
 #[serde(deny_unknown_fields)]
 pub(super) struct MeasuredPrograms {
     /// The day, as in "2026-11-27".
-    pub(super) measured: String,
-    pub(super) compiler: String,
+    measured: String,
+    compiler: String,
     machine: String,
     baseline: String,
     /// What of the programs was measured: whole ones, or their parallel part.
@@ -246,6 +246,14 @@ impl MeasuredPrograms {
         self.programs.iter().any(|program| program.again)
     }
 
+    /// When the values were measured of which some, or none, are of programs that were run again.
+    pub(super) fn when(&self, again: bool) -> String {
+        match again {
+            true => "run again where they were found".to_owned(),
+            false => format!("with {} on {}, not run again", self.compiler, self.measured),
+        }
+    }
+
     /// What was run, and how to run it again.
     pub(super) fn to_markdown(&self) -> String {
         let mut text = format!(
@@ -286,7 +294,10 @@ impl MeasuredPrograms {
         }
         for program in &self.programs {
             if !names.contains(&&*program.name) {
-                return Err(format!("'{}' of its programs is none of its kernels", program.name));
+                return Err(format!(
+                    "'{}' of its programs is none of those that it has",
+                    program.name
+                ));
             }
             for design in program.runs.keys() {
                 Choice::parse(design).map_err(|error| error.to_string())?;

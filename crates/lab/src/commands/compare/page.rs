@@ -4,9 +4,9 @@ use super::Comparison;
 use super::plot::THROUGHPUT_MAX;
 use crate::cell::Cell;
 use crate::engine::pages::{
-    crash_column, crash_outcome, page_of_times, shares, time_columns, time_values,
+    cell_charts, cell_columns, cell_row, conflicts_column, page_of_times, stopped_note,
 };
-use seawall_report::{HtmlChart, HtmlColumn, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection};
+use seawall_report::{HtmlColumn, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection};
 use serde_json::json;
 
 impl Comparison {
@@ -21,21 +21,12 @@ impl Comparison {
                 filters: vec!["workload", "design"],
                 columns: columns(baseline),
                 rows: self.page_rows(),
-                charts: vec![
-                    HtmlChart::Bars {
-                        title: format!("Throughput over that of {baseline}"),
-                        panel: "workload",
-                        bar: "design",
-                        value: "relative",
-                        cut: Some(THROUGHPUT_MAX),
-                        reference: Some(1.0),
-                    },
-                    HtmlChart::Parts {
-                        title: "Where the threads' time went".into(),
-                        panel: "workload",
-                        bar: "design",
-                    },
-                ],
+                charts: cell_charts(
+                    format!("Throughput over that of {baseline}"),
+                    "workload",
+                    "relative",
+                    THROUGHPUT_MAX,
+                ),
                 ..HtmlSection::default()
             }],
             ..page_of_times(title)
@@ -67,7 +58,7 @@ impl Comparison {
         let mut notes = vec![said];
         if self.is_partial {
             let (done, all) = (self.cells.len(), self.plan.points.len());
-            notes.push(HtmlNote::bad(format!("Stopped after {done} of {all} cells.")));
+            notes.push(stopped_note(done, all));
         }
         notes
     }
@@ -87,18 +78,15 @@ impl Comparison {
     }
 
     fn page_row(&self, at: usize, cell: &Cell) -> HtmlRow {
-        let promised = cell.is_crashed().then_some(cell.crashes);
-        let (outcome, fate) = crash_outcome(promised, cell.broken.len());
-        let mut row = HtmlRow::new([
+        let crashes = (cell.is_crashed().then_some(cell.crashes), cell.broken.len());
+        let row = HtmlRow::new([
             ("workload", json!(cell.point.workload)),
             ("design", json!(cell.point.label())),
             ("relative", json!(self.relative(cell))),
             ("mops", json!(cell.throughput * self.plan.machine.ghz * 1000.0)),
             ("conflicting", json!(cell.conflicting_epochs())),
         ]);
-        time_values(&mut row.values, &cell.spent());
-        row.values.insert("outcome".into(), json!(outcome));
-        HtmlRow { records: vec![at], shares: shares(&cell.spent()), fate, ..row }
+        cell_row(at, row, &cell.spent(), crashes)
     }
 }
 
@@ -112,11 +100,8 @@ fn columns(baseline: &str) -> Vec<HtmlColumn> {
         HtmlColumn::new("mops", HtmlForm::Number(1))
             .titled("Mop/s")
             .about("millions of operations per simulated second"),
-        HtmlColumn::new("conflicting", HtmlForm::Number(0))
-            .titled("confl.")
-            .about("% of epochs that were flushed because of a conflict"),
+        conflicts_column(),
     ];
-    columns.extend(time_columns());
-    columns.push(crash_column());
+    columns.extend(cell_columns());
     columns
 }

@@ -3,9 +3,9 @@
 use super::plot::CUT;
 use super::{KernelCell, Kernels};
 use crate::engine::pages::{
-    crash_column, crash_outcome, page_of_times, shares, time_columns, time_values,
+    cell_charts, cell_columns, cell_row, conflicts_column, page_of_times, stopped_note, time_column,
 };
-use seawall_report::{HtmlChart, HtmlColumn, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection};
+use seawall_report::{HtmlColumn, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection};
 use serde_json::json;
 
 impl Kernels {
@@ -22,21 +22,7 @@ impl Kernels {
                 filters: vec!["kernel", "design"],
                 columns: columns(baseline),
                 rows: self.page_rows(),
-                charts: vec![
-                    HtmlChart::Bars {
-                        title: format!("Time over that of {baseline}"),
-                        panel: "kernel",
-                        bar: "design",
-                        value: "time",
-                        cut: Some(cut),
-                        reference: Some(1.0),
-                    },
-                    HtmlChart::Parts {
-                        title: "Where the threads' time went".into(),
-                        panel: "kernel",
-                        bar: "design",
-                    },
-                ],
+                charts: cell_charts(format!("Time over that of {baseline}"), "kernel", "time", cut),
                 ..HtmlSection::default()
             }],
             ..page_of_times(format!("Parallel kernels on {}", self.plan.machine_name))
@@ -75,7 +61,7 @@ impl Kernels {
         }
         if self.is_partial {
             let (done, all) = (self.cells.len(), self.plan.points.len());
-            notes.push(HtmlNote::bad(format!("Stopped after {done} of {all} cells.")));
+            notes.push(stopped_note(done, all));
         }
         notes
     }
@@ -94,9 +80,8 @@ impl Kernels {
     }
 
     fn page_row(&self, at: usize, cell: &KernelCell) -> HtmlRow {
-        let crashes = cell.cuts.as_ref().map(|cuts| cuts.crashes);
-        let (outcome, fate) = crash_outcome(crashes, cell.broken());
-        let mut row = HtmlRow::new([
+        let crashes = (cell.cuts.as_ref().map(|cuts| cuts.crashes), cell.broken());
+        let row = HtmlRow::new([
             ("kernel", json!(cell.point.kernel)),
             ("design", json!(cell.point.design.text)),
             ("time", json!(self.relative(cell))),
@@ -104,9 +89,7 @@ impl Kernels {
             ("conflicting", json!(cell.conflicting_epochs())),
             ("inter", json!(cell.conflicts_between_threads())),
         ]);
-        time_values(&mut row.values, &cell.spent());
-        row.values.insert("outcome".into(), json!(outcome));
-        HtmlRow { records: vec![at], shares: shares(&cell.spent()), fate, ..row }
+        cell_row(at, row, &cell.spent(), crashes)
     }
 }
 
@@ -114,19 +97,14 @@ fn columns(baseline: &str) -> Vec<HtmlColumn> {
     let mut columns = vec![
         HtmlColumn::new("kernel", HtmlForm::Text),
         HtmlColumn::new("design", HtmlForm::Text),
-        HtmlColumn::new("time", HtmlForm::Number(2))
-            .titled(format!("time vs {baseline}"))
-            .about("cycles over those of the baseline"),
+        time_column(baseline),
         HtmlColumn::new("mcycles", HtmlForm::Number(3))
             .titled("Mcycles")
             .about("millions of cycles until the last thread finished"),
-        HtmlColumn::new("conflicting", HtmlForm::Number(0))
-            .titled("confl.")
-            .about("% of epochs that were flushed because of a conflict"),
+        conflicts_column(),
         HtmlColumn::new("inter", HtmlForm::Number(0))
             .about("conflicts between threads, in % of all"),
     ];
-    columns.extend(time_columns());
-    columns.push(crash_column());
+    columns.extend(cell_columns());
     columns
 }

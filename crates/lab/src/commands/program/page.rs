@@ -3,9 +3,9 @@
 use super::plot::CUT;
 use super::{ProgramCell, Programs};
 use crate::engine::pages::{
-    crash_column, crash_outcome, page_of_times, shares, time_columns, time_values,
+    cell_charts, cell_columns, cell_row, conflicts_column, page_of_times, time_column,
 };
-use seawall_report::{HtmlChart, HtmlColumn, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection};
+use seawall_report::{HtmlColumn, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection};
 use serde_json::json;
 
 impl Programs {
@@ -22,21 +22,7 @@ impl Programs {
                 filters: vec!["design"],
                 columns: columns(baseline),
                 rows: cells.map(|(at, cell)| self.page_row(at, cell)).collect(),
-                charts: vec![
-                    HtmlChart::Bars {
-                        title: format!("Time over that of {baseline}"),
-                        panel: "",
-                        bar: "design",
-                        value: "time",
-                        cut: Some(cut),
-                        reference: Some(1.0),
-                    },
-                    HtmlChart::Parts {
-                        title: "Where the threads' time went".into(),
-                        panel: "",
-                        bar: "design",
-                    },
-                ],
+                charts: cell_charts(format!("Time over that of {baseline}"), "", "time", cut),
                 ..HtmlSection::default()
             }],
             ..page_of_times(format!("{} on {}", self.plan.command.text, self.plan.machine_name))
@@ -65,10 +51,9 @@ impl Programs {
     }
 
     fn page_row(&self, at: usize, cell: &ProgramCell) -> HtmlRow {
-        let crashes = cell.crashed.as_ref().map(|ran| ran.crashes);
-        let (outcome, fate) = crash_outcome(crashes, cell.broken());
+        let crashes = (cell.crashed.as_ref().map(|ran| ran.crashes), cell.broken());
         let millions = |count: u64| json!(count as f64 / 1e6);
-        let mut row = HtmlRow::new([
+        let row = HtmlRow::new([
             ("design", json!(cell.design.text)),
             ("time", json!(self.relative(cell))),
             ("mcycles", millions(cell.ran.cycles)),
@@ -76,9 +61,7 @@ impl Programs {
             ("mrefs", millions(cell.ran.counters.references)),
             ("conflicting", json!(cell.conflicting_epochs())),
         ]);
-        time_values(&mut row.values, &cell.spent());
-        row.values.insert("outcome".into(), json!(outcome));
-        HtmlRow { records: vec![at], shares: shares(&cell.spent()), fate, ..row }
+        cell_row(at, row, &cell.spent(), crashes)
     }
 }
 
@@ -88,17 +71,12 @@ fn columns(baseline: &str) -> Vec<HtmlColumn> {
     };
     let mut columns = vec![
         HtmlColumn::new("design", HtmlForm::Text),
-        HtmlColumn::new("time", HtmlForm::Number(2))
-            .titled(format!("time vs {baseline}"))
-            .about("cycles over those of the baseline"),
+        time_column(baseline),
         millions("mcycles", "Mcycles", "millions of cycles of the region that was measured"),
         millions("minstr", "Minstr", "millions of instructions"),
         millions("mrefs", "Mrefs", "millions of loads and stores"),
-        HtmlColumn::new("conflicting", HtmlForm::Number(0))
-            .titled("confl.")
-            .about("% of epochs that were flushed because of a conflict"),
+        conflicts_column(),
     ];
-    columns.extend(time_columns());
-    columns.push(crash_column());
+    columns.extend(cell_columns());
     columns
 }

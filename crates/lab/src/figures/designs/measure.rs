@@ -4,7 +4,7 @@ use super::{DesignFigure, FigureRecord, HIGHEST, Metric, Series, part};
 use crate::cell::{Cell, CellRibbon, Flushed, Point};
 use crate::commands::compare::plan::{self, Plan};
 use crate::figures::FigureOptions;
-use crate::figures::programs::MeasuredPrograms;
+use crate::figures::programs::{MeasuredPrograms, ProgramValue};
 use seawall_ribbon::RibbonOptions;
 use seawall_sim::Machine;
 use serde_json::{Map, json};
@@ -92,16 +92,20 @@ impl<'a> Runs<'a> {
     }
 
     /// What the program of that name has, if it was run under the series.
-    fn of_program(&self, series: &Series, name: &str) -> Option<f64> {
+    fn of_program(&self, series: &Series, name: &str) -> Option<ProgramValue> {
         let values = self.programs?.values(name, &series.design);
-        let time = values.iter().find(|value| value.held)?.value;
-        Some(if self.figure.metric == Metric::Throughput { 1.0 / time } else { time })
+        let time = values.into_iter().find(|value| value.held)?;
+        Some(match self.figure.metric {
+            Metric::Throughput => ProgramValue { value: 1.0 / time.value, ..time },
+            _ => time,
+        })
     }
 
     /// The record of a series, once all its runs are there.
     pub(super) fn record(&self, series: &Series, options: &FigureOptions) -> Option<FigureRecord> {
         let (figure, plan) = (self.figure, self.plan);
-        let (mut workloads, mut programs, mut flushed) = (Map::new(), Map::new(), BTreeMap::new());
+        let (mut workloads, mut programs) = (Map::new(), BTreeMap::new());
+        let mut flushed = BTreeMap::new();
         let (mut stand_ins, mut values, mut is_right) = (Vec::new(), Vec::new(), true);
         for name in figure.columns(plan) {
             let ours = match plan.workloads().contains(&name) {
@@ -115,9 +119,10 @@ impl<'a> Runs<'a> {
                 stand_ins.push(*measured);
             }
             let program = self.of_program(series, name);
-            programs.extend(program.map(|value| (name.to_owned(), json!(value))));
-            let compared = program.or(ours.map(|ours| ours.measured));
+            let compared = program.as_ref().map(|program| program.value);
+            let compared = compared.or(ours.map(|ours| ours.measured));
             values.extend(compared.map(|value| (name, value)));
+            programs.extend(program.map(|program| (name.to_owned(), program)));
         }
         let all: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
         let measured = mean(&all, figure.geometric);

@@ -242,33 +242,36 @@ fn the_highest_value_of_a_series_is_a_single_value_of_the_paper_too() {
 
 #[test]
 fn programs_are_compared_in_place_of_the_workloads_that_stand_for_them_and_beside_the_others() {
-    let text = "title = 't'\nsource = 's'\nmachine = 'asap22'\noperations = 10\ntolerance = 9.0\n\
-        workload_tolerance = 9.0\nmetric = 'throughput'\nprograms = 'asap22'\n\
-        baseline = 'clwb:adr=true:invalidating=true'\nworkloads = ['echo', 'vacation']\n\
-        [[series]]\nname = 'eADR'\ndesign = 'eadr'\npaper = 2.0\n\
-        workloads = { echo = 3.3, p-clht = 2.2 }\n\
+    let text = "title = 't'\nsource = 's'\nmachine = 'hops17'\noperations = 10\ntolerance = 9.0\n\
+        workload_tolerance = 9.0\nmetric = 'throughput'\nprograms = 'hops17'\n\
+        baseline = 'clwb:invalidating=true'\nworkloads = ['echo', 'vacation']\n\
+        [[series]]\nname = 'ideal'\ndesign = 'volatile'\npaper = 2.0\n\
+        workloads = { echo = 2.0, ycsb = 2.4 }\n\
         [[series]]\nname = 'LB'\ndesign = 'lb'\n";
     let figures = run(vec![Figure::parse("small", text).unwrap()], false);
-    let [eadr, lb] = figures.records() else { panic!("two series") };
-    let file = programs::load("asap22").unwrap();
-    let program = |name: &str| 1.0 / file.values(name, "eadr")[0].value;
-    let [echo, vacation] = values(eadr)[..] else { panic!("two workloads") };
+    let [ideal, lb] = figures.records() else { panic!("two series") };
+    let file = programs::load("hops17").unwrap();
+    let program = |name: &str| 1.0 / file.values(name, "volatile")[0].value;
+    let [echo, vacation] = values(ideal)[..] else { panic!("two workloads") };
     assert!((echo - program("echo")).abs() > 1e-3, "a stand-in is not the program");
-    let mean = (program("echo") + vacation + program("p-clht")) / 3.0;
-    assert!(is_near(eadr.measured, mean), "{eadr:?}");
-    assert!(is_near(eadr.stand_ins.unwrap(), (echo + vacation) / 2.0), "{eadr:?}");
+    let mean = (program("echo") + vacation + program("ycsb")) / 3.0;
+    assert!(is_near(ideal.measured, mean), "{ideal:?}");
+    assert!(is_near(ideal.stand_ins.unwrap(), (echo + vacation) / 2.0), "{ideal:?}");
     assert!(lb.stand_ins.is_none() && values(lb).len() == 2, "no program ran under LB");
     let stated = figures.published_values();
-    let echo_s = stated[0].1.iter().find(|value| value.value == "eADR, echo").unwrap();
-    assert!(is_near(echo_s.numbers.ours, program("echo")));
-    assert_eq!(echo_s.stand_in, Some(echo));
+    let of_echo = stated[0].1.iter().find(|value| value.value == "ideal, echo").unwrap();
+    assert!(is_near(of_echo.numbers.ours, program("echo")));
+    assert_eq!(of_echo.stand_in, Some(echo));
     let told = figures.to_text();
-    assert!(told.contains("programs themselves: echo, p-clht; with gcc"), "{told}");
+    assert!(told.contains("programs themselves: echo, ycsb; with gcc"), "{told}");
+    assert!(told.contains("not run again"), "{told}");
     let stand_ins = told.lines().find(|line| line.starts_with("  stand-ins")).unwrap();
     assert!(stand_ins.contains(&format!("{echo:.2}")), "{told}");
-    let unknown = text.replace("p-clht = 2.2", "p-hot = 2.2");
-    let refused = Figure::parse("small", &unknown).unwrap_err().to_string();
-    assert!(refused.contains("'p-hot', which is none of its workloads"), "{refused}");
+    let refused = |text: &str| Figure::parse("small", text).unwrap_err().to_string();
+    let unknown = refused(&text.replace("ycsb = 2.4", "ycsb = 2.4, p-hot = 2.2"));
+    assert!(unknown.contains("'p-hot', which is none of its workloads"), "{unknown}");
+    let unused = refused(&text.replace(", ycsb = 2.4", ""));
+    assert!(unused.contains("'ycsb' of its programs is none of those"), "{unused}");
 }
 
 /// Of the figures that come with seawall: how many means hold, in a full run with seed 1.

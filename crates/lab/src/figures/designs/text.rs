@@ -2,7 +2,7 @@
 
 use super::{DesignFigure, FigureRecord, HIGHEST, Metric, far, part};
 use crate::cell::Flushed;
-use crate::figures::programs::{self, MeasuredPrograms};
+use crate::figures::programs;
 use crate::figures::varied;
 use seawall_report::{plain_table, text_of};
 use serde_json::Value;
@@ -136,11 +136,11 @@ impl DesignFigure {
     fn about(&self, records: &[&FigureRecord]) -> String {
         let file = self.programs.as_deref().and_then(|name| programs::load(name).ok());
         let Some(file) = file else { return String::new() };
-        let names: BTreeSet<&str> =
-            records.iter().flat_map(|record| record.programs.keys()).map(String::as_str).collect();
+        let all = || records.iter().flat_map(|record| &record.programs);
+        let names: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        let MeasuredPrograms { measured, compiler, .. } = file;
-        format!("  programs themselves: {names}; with {compiler} on {measured}\n")
+        let when = file.when(all().any(|(_, program)| program.again));
+        format!("  programs themselves: {names}; {when}\n")
     }
 
     /// The paper's mean, ours, how far apart they are, and whether that holds.
@@ -195,7 +195,7 @@ mod tests {
             tolerance: 0.06,
             holds: (measured - paper).abs() <= 0.06,
             workloads: Map::from_iter([("hash".to_owned(), json!(measured))]),
-            programs: Map::new(),
+            programs: Default::default(),
             flushed: Default::default(),
             paper_workloads: Map::new(),
             paper_most: None,

@@ -132,10 +132,7 @@ impl KernelFigure {
     fn write_programs(&self, text: &mut String, records: &[&KernelFigureRecord]) {
         let Some(Ok(file)) = self.programs.as_deref().map(programs::load) else { return };
         let all = || records.iter().flat_map(|record| &record.programs);
-        let when = match all().any(|program| program.again) {
-            true => "run again where they were found".to_owned(),
-            false => format!("with {} on {}, not run again", file.compiler, file.measured),
-        };
+        let when = file.when(all().any(|program| program.again));
         let _ = writeln!(text, "  programs: {when}");
         let is_far = |record: &&&KernelFigureRecord| {
             record.run.is_some()
