@@ -74,7 +74,9 @@ def test_the_table_and_the_plot_are_those_of_the_command(
     printed = seawall_command("sweep", "x.toml", "--plot", "command.svg")
     table = seawall.sweep(SWEEP, out="function.jsonl", plot="function.svg", html="function.html")
     assert repr(table) == printed.rstrip("\n")
-    assert "seawall sweep" in (here / "function.html").read_text()
+    assert "seawall.sweep(..), of a dictionary" in (here / "function.html").read_text()
+    seawall.sweep("x.toml", out="function.jsonl", html="named.html")
+    assert "seawall sweep x.toml" in (here / "named.html").read_text()
     assert (here / "function.svg").read_bytes() == (here / "command.svg").read_bytes()
     assert (here / "function.jsonl").read_bytes() == (here / "x.jsonl").read_bytes()
 
