@@ -190,6 +190,70 @@ fn an_open_epoch_is_split_so_that_who_depends_on_it_can_drain() {
     assert!(stuck.is_err(), "the first thread never closes its epoch");
 }
 
+/// Stores to A in an epoch that is durable long before its line leaves the private caches; then the
+/// other thread stores to A, while a later epoch of the first is open.
+fn takes_an_evicted_line(design: &str) -> RunOutcome {
+    let machine = Machine::load("micro15").unwrap();
+    let small = [("l1.kib", 1), ("l1.ways", 1)]
+        .map(|(key, value)| (key.to_owned(), toml::Value::Integer(value)));
+    let first: Program = Box::new(|memory| {
+        memory.store(A, 1u64);
+        memory.drain();
+        for line in 2..100 {
+            let _: u64 = memory.load(Addr::pm(64 * line));
+        }
+        memory.store(B, 1u64);
+        memory.store(LATCH, 1u64);
+        memory.work(100_000);
+        let _: u64 = memory.load(LATCH);
+    });
+    let second: Program = Box::new(|memory| {
+        while memory.load::<u64>(LATCH) == 0 {
+            memory.work(100);
+        }
+        memory.store(A, 2u64);
+        memory.order();
+    });
+    run_on(&machine.with("small", &small).unwrap(), design, vec![first, second]).unwrap()
+}
+
+#[test]
+fn a_core_that_has_evicted_a_line_answers_with_its_current_epoch() {
+    let counters = takes_an_evicted_line("hops:interval=1000000").counters;
+    assert_eq!((counters.dependences, counters.epoch_splits), (1, 1), "{counters:?}");
+    let counters = takes_an_evicted_line("hops:interval=1000000:flaw='forgets-owners'").counters;
+    assert_eq!((counters.dependences, counters.epoch_splits), (0, 0), "{counters:?}");
+}
+
+#[test]
+fn a_dependence_ends_at_a_poll_of_the_global_timestamps() {
+    let ends = |poll: Cycle| {
+        let all = Rc::new(RefCell::new(Crashes::default()));
+        let first: Program = Box::new(|memory| {
+            memory.store(A, 1u64);
+            memory.work(1000);
+        });
+        let second: Program = Box::new(|memory| {
+            while memory.load::<u64>(A) == 0 {
+                memory.work(100);
+            }
+            memory.store(B, 1u64);
+            memory.drain();
+            memory.output(1);
+        });
+        let choice = Choice::parse(&format!("hops:poll={poll}")).unwrap();
+        Simulation::new(&Machine::load("hops17").unwrap(), &choice, vec![0; 1 << 16], vec![0; 64])
+            .watched_by(all.clone())
+            .run(vec![first, second])
+            .unwrap();
+        let ends = all.borrow().outputs[0];
+        ends
+    };
+    let (soon, late) = (ends(100), ends(100_000));
+    assert!(soon < 10_000, "{soon}");
+    assert!((100_000..101_000).contains(&late), "{late}");
+}
+
 #[test]
 fn a_line_that_leaves_the_caches_is_dropped_and_read_again_only_when_its_epoch_is_durable() {
     let machine = Machine::load("hops17").unwrap();

@@ -7,10 +7,11 @@
 //! a dfence a synchronous one ("Hands-Off Persistence System", section 2.2). The entries of the
 //! oldest epoch are written all at once, those of the next when all of them are acknowledged; an
 //! epoch that depends on another thread's waits until the global timestamps, at the shared cache,
-//! show that one durable. A dfence waits until the buffer is empty. Dependences are learnt from
-//! coherence: a core that takes a line from an exclusive owner depends on the owner's current
-//! epoch, which is split if it is open. The epoch that wrote a line is remembered after the core
-//! has lost the line.
+//! show that one durable; a core reads them only now and then (HPCA'22: each 500 cycles). A dfence
+//! waits until the buffer is empty. Dependences are learnt from coherence: a core that takes a line
+//! from a core that had it exclusively depends on that core's current epoch, whichever wrote the
+//! line; it is split if it is open. A core that has evicted the line is still asked, as the
+//! directory's entry is sticky.
 //!
 //! Dirty persistent lines are dropped when they leave the shared cache. A fetch from memory waits
 //! while a counting filter at the controller contains the line. An address stays in the filter
@@ -297,7 +298,8 @@ impl Design for Hops {
         match message {
             Message::Durable { core, epoch } => self.global[usize::from(core)] = epoch,
             Message::Ask { core } => {
-                let back = hw.mesh.control(engine::TIMESTAMPS, core.into(), now);
+                let read = now + hw.config.llc.latency;
+                let back = hw.mesh.control(engine::TIMESTAMPS, core.into(), read);
                 hw.queue.event(back, Event::Design(Message::Answer { core }));
             }
             Message::Answer { core } => self.answered(hw, core.into(), now),

@@ -285,14 +285,16 @@ impl<Own> Buffers<Own> {
         }
     }
 
-    /// The last epoch of another core to which the answer to `request` can belong.
+    /// The epoch of another core to which the answer to `request` belongs, as its core tells it:
+    /// the current one, whichever wrote the line. A core that has evicted the line is still asked
+    /// (the directory's entry is sticky); after an answer, the shared cache knows what was told.
     pub(crate) fn source<M: Copy>(&self, hw: &Hw<M>, request: &Request) -> Option<Source> {
+        let newest = |core: usize| Source { core, epoch: self.cores[core].timeline.newest() };
+        let entry = hw.llc.entry(request.slot);
         let source = match hw.owner(request.slot) {
-            Some((core, _)) => Source { core, epoch: self.cores[core].timeline.newest() },
-            None => {
-                let entry = hw.llc.entry(request.slot);
-                Source { core: entry.writer.into(), epoch: entry.epoch }
-            }
+            Some((core, _)) => newest(core),
+            None if entry.epoch > 0 && entry.sharers == 0 => newest(entry.writer.into()),
+            None => Source { core: entry.writer.into(), epoch: entry.epoch },
         };
         (source.epoch > 0 && source.core != request.who.core).then_some(source)
     }

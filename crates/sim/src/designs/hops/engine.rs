@@ -48,11 +48,17 @@ impl Hops {
         let is_needed = front.own.is_wrapping || front.timeline.is_any_closed();
         let has_work = is_needed || !front.buffer.entries().is_empty();
         if !front.own.is_asking && has_work {
-            front.own.is_asking = true;
-            let at = hw.mesh.control(core, TIMESTAMPS, now);
-            hw.queue.event(at, Event::Design(Message::Ask { core: core as u8 }));
+            self.poll(hw, core, now);
         }
         false
+    }
+
+    /// Asks for the global timestamps at the next poll.
+    fn poll(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        self.buffers.cores[core].own.is_asking = true;
+        let next = now.next_multiple_of(self.poll);
+        let at = hw.mesh.control(core, TIMESTAMPS, next);
+        hw.queue.event(at, Event::Design(Message::Ask { core: core as u8 }));
     }
 
     /// The global timestamps have reached `core`.
@@ -67,9 +73,7 @@ impl Hops {
                 _ => known >= source.epoch,
             };
             if !is_durable {
-                front.own.is_asking = true;
-                let at = hw.mesh.control(core, TIMESTAMPS, now + self.poll);
-                return hw.queue.event(at, Event::Design(Message::Ask { core: core as u8 }));
+                return self.poll(hw, core, now);
             }
             front.timeline.state(head).depends_on = None;
         }
