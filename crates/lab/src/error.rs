@@ -220,6 +220,12 @@ pub enum LabError {
         /// The option that names it.
         option: &'static str,
     },
+    /// Instructions that cannot be counted.
+    #[error("--instructions counts with Valgrind: {what}; install it, or leave the option out")]
+    Valgrind {
+        /// What went wrong.
+        what: String,
+    },
     /// The thread pool cannot be made.
     #[error(
         "{jobs} worker threads cannot be started: {why}; give fewer with --jobs, where there is \

@@ -5,6 +5,7 @@ use crate::LineId;
 use crate::config::Machine;
 use crate::families::params;
 use crate::run::{RunOutcome, Setup, SimError};
+use crate::toy;
 use seawall_memory::Model;
 
 pub use crate::families::params::ParameterDoc;
@@ -92,6 +93,12 @@ impl Choice {
         Ok(Choice { entry, text: text.into(), parameters })
     }
 
+    /// No design, but a toy of fixed work for each access, whose cycles mean nothing: the time that
+    /// a simulation takes can be measured against the toy's. It runs programs of the seam only.
+    pub fn toy() -> Choice {
+        Choice { entry: &TOY, text: TOY.name.into(), parameters: toml::Table::new() }
+    }
+
     /// The value of every parameter: those given, and for the others the defaults, adjusted where a
     /// given value rules the default out.
     pub fn all_parameters(&self) -> toml::Table {
@@ -150,6 +157,17 @@ impl Choice {
         self.log() == Some(true)
     }
 }
+
+/// The entry of the toy; it is no design, and no table has it.
+static TOY: DesignEntry = DesignEntry {
+    name: "toy",
+    about: "Fixed work for each access, to measure the simulator against.",
+    model: None,
+    parameters: toml::Table::new,
+    docs: &[],
+    check: |_| Ok(()),
+    run: |setup, _| toy::run(setup),
+};
 
 /// Names that papers give to designs of this table: the ideal of HOPS and ASAP has no flush and no
 /// fence, and is not crash-safe.

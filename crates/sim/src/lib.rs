@@ -44,6 +44,7 @@ mod run;
 mod seam;
 mod simulation;
 mod timeline;
+mod toy;
 pub mod validation;
 
 pub use crate::core::profile::SiteTime;

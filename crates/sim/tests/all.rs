@@ -22,5 +22,6 @@ mod programs;
 mod shapes;
 mod strands;
 mod timeline;
+mod toy;
 mod values;
 mod watched;

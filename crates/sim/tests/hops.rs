@@ -246,8 +246,7 @@ fn a_dependence_ends_at_a_poll_of_the_global_timestamps() {
             .watched_by(all.clone())
             .run(vec![first, second])
             .unwrap();
-        let ends = all.borrow().outputs[0];
-        ends
+        all.borrow().outputs[0]
     };
     let (soon, late) = (ends(100), ends(100_000));
     assert!(soon < 10_000, "{soon}");

@@ -5,14 +5,17 @@
 //! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run. `package`
 //! packages the crates that are published, in order, and looks for what they lack. `docs` runs the
 //! commands that the pages show, and compares the output. `c-libraries` makes the shared objects
-//! that C programs load. `python` builds the Python package and runs its tests.
+//! that C programs load. `python` builds the Python package and runs its tests. `counts` holds the
+//! instructions of the hot paths, and `regress` times two commits in turns.
 
 #![forbid(unsafe_code)]
 
 mod clib;
+mod counts;
 mod docs;
 mod package;
 mod python;
+mod regress;
 mod sanitize;
 #[cfg(test)]
 mod surface;
@@ -25,7 +28,8 @@ use sanitize::Tool;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
-                     tidy | docs | package | python --prepare | python [WORD-FOR-PYTEST ..] | \
+                     tidy | docs | package | counts [--write] | regress OLD [NEW] | \
+                     python --prepare | python [WORD-FOR-PYTEST ..] | \
                      sanitize address|thread|miri | \
                      c-libraries DIR [--prefix PREFIX] [--machines]";
 
@@ -51,6 +55,15 @@ fn chore() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ["package"] => Ok(if package::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
+        ["counts", ref options @ ..] if matches!(options, [] | ["--write"]) => {
+            Ok(if counts::run(!options.is_empty())? {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(1)
+            })
+        }
+        ["regress", old] => regress::run(old, None).map(|()| ExitCode::SUCCESS),
+        ["regress", old, new] => regress::run(old, Some(new)).map(|()| ExitCode::SUCCESS),
         ["python", "--prepare"] => {
             python::prepare()?;
             Ok(ExitCode::SUCCESS)

@@ -1,7 +1,10 @@
-//! How fast the simulator itself is: simulated references per second of CPU time.
+//! How fast the simulator itself is: simulated references per second of CPU time, and how much
+//! longer a reference takes than on a toy machine that does a little, fixed work for each.
 //!
-//! Each point runs a few times without checks on one host thread, one after another; the median
-//! counts. The program that gem5 was timed with runs last, beside what gem5 needed for it.
+//! Each point runs a few times without checks on one host thread, in turns with the toy, which runs
+//! the same program; the medians count. Rates differ by half between hosts, and between minutes on
+//! a shared one; the ratio to the toy does not. The program that gem5 was timed with runs last,
+//! beside what gem5 needed for it. [`instructions`] counts what Valgrind can.
 
 use crate::LabError;
 use crate::MACHINE;
@@ -13,7 +16,7 @@ use clap::Args;
 use seawall_report::{
     Experiment, Files, Finished, Form, Progress, Report, json_lines, plain_table, text_of,
 };
-use seawall_sim::{Machine, SimError};
+use seawall_sim::{Choice, Machine, SimError};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -22,6 +25,7 @@ use std::sync::atomic::AtomicBool;
 
 mod cc;
 mod dimms;
+mod instructions;
 
 pub use cc::record::{CcRecord, NativeRecord, RecoveryRecord, SimulatedRecord, Spread};
 pub use cc::{CcBench, CcBenchOptions};
@@ -51,6 +55,12 @@ pub struct BenchOptions {
     /// References of a run, about
     #[arg(long, default_value_t = 2_000_000, value_name = "N")]
     pub references: u64,
+    /// Count the host's instructions for a reference, too, with Valgrind, which takes a minute each
+    #[arg(long)]
+    pub instructions: bool,
+    /// Run each point once and nothing else, and print its references
+    #[arg(long, hide = true)]
+    pub alone: bool,
     /// Write a JSON record per point to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -70,6 +80,12 @@ pub struct SpeedRecord {
     pub references: u64,
     /// The slowest and the fastest run, in the same unit.
     pub range: [f64; 2],
+    /// The CPU time of a reference over that on the toy machine, the median of the pairs of runs.
+    pub times_the_toy: f64,
+    /// The least and the largest of the pairs.
+    pub toy_range: [f64; 2],
+    /// Instructions of the host for a reference, if they were counted.
+    pub instructions_per_reference: Option<f64>,
     pub runs: usize,
     pub machine: String,
     /// What gem5 does with the same program, where that was measured.
@@ -80,6 +96,8 @@ pub struct SpeedRecord {
 #[derive(Clone, Debug)]
 pub struct Bench {
     records: Vec<SpeedRecord>,
+    /// References of the points, if they ran alone.
+    alone: Option<u64>,
     /// Most memory that this process has had in use, in bytes, if the system reports it.
     pub peak_bytes: Option<u64>,
     /// True if it was stopped before all was timed.
@@ -94,15 +112,22 @@ impl Bench {
 
     /// A table for people.
     pub fn to_text(&self) -> String {
-        let mut text = String::from("simulated references per second of CPU time, in millions\n\n");
-        let mut table = plain_table(&["workload", "design", "cores", "median", "range"], 2..5);
+        if let Some(references) = self.alone {
+            return format!("{} {references}\n", instructions::ALONE);
+        }
+        let mut text = String::from(
+            "simulated references per second of CPU time, in millions; the time of one over that \
+             on a toy machine\n\n",
+        );
+        let counted = self.records.iter().any(|record| record.instructions_per_reference.is_some());
+        let mut table = plain_table(&SpeedRecord::columns(counted), 2..8);
         let (gem5, own): (Vec<_>, Vec<_>) =
             self.records.iter().partition(|record| record.gem5_references_per_second.is_some());
         for record in own {
-            table.add_row(record.row());
+            table.add_row(record.row(counted));
         }
         text += &text_of(&table);
-        text += &gem5_text(&gem5);
+        text += &gem5_text(&gem5, counted);
         if let Some(bytes) = self.peak_bytes {
             let _ = writeln!(text, "\npeak resident memory {} MB", bytes / 1_000_000);
         }
@@ -113,18 +138,19 @@ impl Bench {
     }
 }
 
-fn gem5_text(records: &[&SpeedRecord]) -> String {
+fn gem5_text(records: &[&SpeedRecord], counted: bool) -> String {
     let (workload, design) = GEM5;
     let mut text = format!(
         "\n{workload} under {design}, the program that gem5 was timed with; its figures were \
          measured elsewhere\n(validation/gem5.md), with {}\n\n",
         Gem5::read().what
     );
-    let head = ["workload", "design", "cores", "median", "range", "gem5", "times faster"];
-    let mut table = plain_table(&head, 2..7);
+    let mut head = SpeedRecord::columns(counted);
+    head.extend(["gem5", "times faster"]);
+    let mut table = plain_table(&head, 2..10);
     for record in records {
         let gem5 = record.gem5_references_per_second.unwrap_or(f64::NAN);
-        let mut row = record.row();
+        let mut row = record.row(counted);
         row.push(format!("{:.4}", gem5 / 1e6));
         row.push(format!("{:.0}", record.references_per_second / gem5));
         table.add_row(row);
@@ -134,13 +160,24 @@ fn gem5_text(records: &[&SpeedRecord]) -> String {
 }
 
 impl SpeedRecord {
-    fn row(&self) -> Vec<String> {
-        let millions = |speed: f64| format!("{:.1}", speed / 1e6);
-        let [slowest, fastest] = self.range;
-        let range = format!("{}..{}", millions(slowest), millions(fastest));
-        let (workload, design) = (self.workload.clone(), self.design.clone());
-        let median = millions(self.references_per_second);
-        vec![workload, design, self.cores.to_string(), median, range]
+    fn columns(counted: bool) -> Vec<&'static str> {
+        let mut columns = vec!["workload", "design", "cores", "median", "range", "of toy", "range"];
+        columns.extend(counted.then_some("instr."));
+        columns
+    }
+
+    fn row(&self, counted: bool) -> Vec<String> {
+        let range = |[from, to]: [f64; 2]| format!("{from:.1}..{to:.1}");
+        let mut row = vec![self.workload.clone(), self.design.clone(), self.cores.to_string()];
+        row.push(format!("{:.1}", self.references_per_second / 1e6));
+        row.push(range(self.range.map(|speed| speed / 1e6)));
+        row.push(format!("{:.1}", self.times_the_toy));
+        row.push(range(self.toy_range));
+        let instructions = |each| format!("{each:.0}");
+        row.extend(
+            counted.then(|| self.instructions_per_reference.map_or("-".into(), instructions)),
+        );
+        row
     }
 }
 
@@ -166,25 +203,53 @@ fn plan(
     Ok(plan)
 }
 
-/// Runs `point` with as many operations as give the wanted references, several times.
+/// `point` with as many operations as give about so many references.
+fn sized(
+    machine: &Machine,
+    point: &Point,
+    references: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<Point, LabError> {
+    let sample = run_cell(machine, point, stop)?;
+    let each = sample.counters.references.max(1) / point.operations;
+    Ok(Point { operations: (references / each.max(1)).max(1), ..point.clone() })
+}
+
+/// A run: its references, and how many it simulates in a second of CPU time.
+fn speed(machine: &Machine, point: &Point, stop: &Arc<AtomicBool>) -> Result<(u64, f64), LabError> {
+    let cell = run_cell(machine, point, stop)?;
+    let references = cell.counters.references;
+    Ok((references, references as f64 / cell.host.as_secs_f64().max(1e-9)))
+}
+
+/// The median of the numbers, which it sorts, the least and the largest.
+fn spread(numbers: &mut [f64]) -> (f64, [f64; 2]) {
+    numbers.sort_by(f64::total_cmp);
+    (numbers[numbers.len() / 2], [numbers[0], numbers[numbers.len() - 1]])
+}
+
+/// Runs `point` with as many operations as give the wanted references, several times, in turns with
+/// the toy.
 fn time(
     machine: &Machine,
     point: &Point,
     options: &BenchOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<SpeedRecord, LabError> {
-    let sample = run_cell(machine, point, stop)?;
-    let each = sample.counters.references.max(1) / point.operations;
-    let operations = (options.references / each.max(1)).max(1);
-    let point = Point { operations, ..point.clone() };
-    let mut speeds = Vec::new();
+    let point = sized(machine, point, options.references, stop)?;
+    let toy = Point { design: Choice::toy(), ..point.clone() };
+    let (mut speeds, mut ratios) = (Vec::new(), Vec::new());
     let mut references = 0;
     for _ in 0..options.runs {
-        let cell = run_cell(machine, &point, stop)?;
-        references = cell.counters.references;
-        speeds.push(references as f64 / cell.host.as_secs_f64().max(1e-9));
+        let (all, full) = speed(machine, &point, stop)?;
+        let (_, toy) = speed(machine, &toy, stop)?;
+        references = all;
+        speeds.push(full);
+        ratios.push(toy / full);
     }
-    speeds.sort_by(f64::total_cmp);
+    let (references_per_second, range) = spread(&mut speeds);
+    let (times_the_toy, toy_range) = spread(&mut ratios);
+    let counted = options.instructions.then(|| instructions::per_reference(&point, options, stop));
     let is_gem5 = (&*point.workload, &*point.design.text) == GEM5;
     let gem5 = Gem5::read().speed.into_iter();
     let gem5 = gem5.filter(|_| is_gem5).find(|speed| speed.cores == point.threads);
@@ -192,13 +257,31 @@ fn time(
         workload: point.workload.clone(),
         design: point.design.text.clone(),
         cores: point.threads,
-        references_per_second: speeds[speeds.len() / 2],
+        references_per_second,
         references,
-        range: [speeds[0], speeds[speeds.len() - 1]],
+        range,
+        times_the_toy,
+        toy_range,
+        instructions_per_reference: counted.transpose()?,
         runs: options.runs,
         machine: options.machine.clone(),
         gem5_references_per_second: gem5.map(|speed| speed.references_per_second),
     })
+}
+
+/// Runs each point once, and nothing else.
+fn alone(
+    machine: &Machine,
+    points: &[Point],
+    options: &BenchOptions,
+    stop: &Arc<AtomicBool>,
+) -> Result<Bench, LabError> {
+    let mut references = 0;
+    for point in points {
+        let point = sized(machine, point, options.references, stop)?;
+        references += run_cell(machine, &point, stop)?.counters.references;
+    }
+    Ok(Bench { records: Vec::new(), alone: Some(references), peak_bytes: None, is_partial: false })
 }
 
 /// The high-water mark of this process's resident memory, as Linux reports it.
@@ -236,7 +319,11 @@ impl Experiment for BenchOptions {
             let timed = plan(&options, options.workloads.clone(), options.designs.clone(), cores)?;
             points.extend(timed.points);
         }
-        let most = Machine::load(&options.machine)?.core.count;
+        let machine = Machine::load(&options.machine)?;
+        if options.alone {
+            return alone(&machine, &points, &options, stop);
+        }
+        let most = machine.core.count;
         let (workload, design) = GEM5;
         for Gem5Speed { cores, .. } in Gem5::read().speed {
             if cores <= most {
@@ -244,7 +331,6 @@ impl Experiment for BenchOptions {
                 points.extend(alone.points);
             }
         }
-        let machine = Machine::load(&options.machine)?;
         progress.start(points.iter().map(|point| &*point.workload));
         let mut records = Vec::new();
         let mut is_partial = false;
@@ -259,7 +345,7 @@ impl Experiment for BenchOptions {
             progress.cell_done(&point.workload, &point.design.text);
         }
         progress.end();
-        Ok(Bench { records, peak_bytes: peak_bytes(), is_partial })
+        Ok(Bench { records, alone: None, peak_bytes: peak_bytes(), is_partial })
     }
 }
 
@@ -298,6 +384,8 @@ mod tests {
             machine: "desktop".into(),
             runs: 3,
             references: 2000,
+            instructions: false,
+            alone: false,
             json: None,
         };
         let bench = BenchOptions::run(options, &Progress::hidden(), &Arc::default()).unwrap();
@@ -309,6 +397,8 @@ mod tests {
             assert!(slowest > 0.0 && slowest <= record.references_per_second);
             assert!(record.references_per_second <= fastest);
             assert!(record.references >= 1000, "{record:?}");
+            let [least, most] = record.toy_range;
+            assert!(0.0 < least && least <= record.times_the_toy && record.times_the_toy <= most);
         }
         let text = bench.to_text();
         assert!(text.contains("gem5") && text.contains("peak resident memory"), "{text}");
