@@ -60,6 +60,9 @@ pub struct KvMap {
     table: Table,
 }
 
+/// Bytes of a value that a look-up has on the stack.
+const SMALL: usize = 64;
+
 /// Bytes of a record on the stack; longer ones are put together elsewhere.
 const SHORT: usize = 256;
 
@@ -195,9 +198,11 @@ impl KvMap {
         SipHasher13::new_with_keys(first, second).hash(key)
     }
 
-    /// Puts the value of `key` in place of what is in `into`; false, and `into` is empty, if it has
+    /// Shows `take` where the value of `key` is, and how long, as often as another thread may have
+    /// changed it meanwhile; what it reads there counts if this returns true. False if `key` has
     /// none.
-    pub fn get_into<M: Memory>(&self, memory: &M, key: &[u8], into: &mut Vec<u8>) -> bool {
+    #[inline]
+    fn find<M: Memory>(&self, memory: &M, key: &[u8], mut take: impl FnMut(Addr, usize)) -> bool {
         let found = self.table.read(memory, self.hash(key), |word, is_still| {
             let record = Addr::from_bits(word);
             if !is_still() {
@@ -210,15 +215,50 @@ impl KvMap {
             if !has_key(memory, record, lengths, key) {
                 return None;
             }
-            into.clear();
-            into.resize(lengths.value, 0);
-            memory.read(record.plus(lengths.value_at() as u64), into);
+            take(record.plus(lengths.value_at() as u64), lengths.value);
             Some(())
         });
-        if found.is_none() {
+        found.is_some()
+    }
+
+    /// Puts the value of `key` in place of what is in `into`; false, and `into` is empty, if it has
+    /// none.
+    pub fn get_into<M: Memory>(&self, memory: &M, key: &[u8], into: &mut Vec<u8>) -> bool {
+        let found = self.find(memory, key, |at, bytes| {
+            into.clear();
+            into.resize(bytes, 0);
+            memory.read(at, into);
+        });
+        if !found {
             into.clear();
         }
-        found.is_some()
+        found
+    }
+
+    /// What `act` makes of the value of `key`, which is not copied to the heap of the process if it
+    /// has up to 64 bytes.
+    pub fn get_with<M: Memory, T>(
+        &self,
+        memory: &M,
+        key: &[u8],
+        act: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        let (mut short, mut long, mut length) = ([0; SMALL], Vec::new(), 0);
+        let found = self.find(memory, key, |at, bytes| {
+            length = bytes;
+            match short.get_mut(..bytes) {
+                Some(short) => memory.read(at, short),
+                None => {
+                    long.resize(bytes, 0);
+                    memory.read(at, &mut long[..bytes]);
+                }
+            }
+        });
+        let value = |short: [u8; SMALL], long: Vec<u8>| match short.get(..length) {
+            Some(short) => act(short),
+            None => act(&long[..length]),
+        };
+        found.then(|| value(short, long))
     }
 
     /// The value of `key`.

@@ -140,6 +140,7 @@ pub(crate) struct Table {
 }
 
 /// A checksum of what never changes in a root: without it, no key could be found.
+#[inline]
 fn sum(kind: Kind, lines: u64, seed: [u64; 2]) -> u64 {
     [kind.word, lines, seed[0], seed[1]].into_iter().fold(0, |sum, word| mix(sum ^ word))
 }
@@ -196,8 +197,14 @@ impl Table {
         link: Addr,
         kind: Kind,
     ) -> Result<Table, MapError> {
-        let load = |at| session.load(at);
-        Table::found(link, kind, load, |at, bytes| session.is_data(at, bytes), &session.heap())
+        let (load, heap) = (|at| session.load(at), session.heap_ref());
+        if let Some(table) = Table::known(link, kind, load, session.known_root(link), heap) {
+            return Ok(table);
+        }
+        let is_data = |at, bytes| session.is_data(at, bytes);
+        let table = Table::found(link, kind, load, is_data, heap)?;
+        session.know(link, table.root);
+        Ok(table)
     }
 
     /// As [`open`](Table::open), as a transaction sees it: also a table that this has made.
@@ -206,10 +213,35 @@ impl Table {
         link: Addr,
         kind: Kind,
     ) -> Result<Table, MapError> {
-        let load = |at| tx.load(at);
-        Table::found(link, kind, load, |at, bytes| tx.is_data(at, bytes), &tx.heap())
+        let (load, heap) = (|at| tx.load(at), tx.heap_ref());
+        if let Some(table) = Table::known(link, kind, load, tx.known_root(link), heap) {
+            return Ok(table);
+        }
+        let table = Table::found(link, kind, load, |at, bytes| tx.is_data(at, bytes), heap)?;
+        tx.know(link, table.root);
+        Ok(table)
     }
 
+    /// The table at `link`, if it has been found sound before: its places need no check again.
+    #[inline]
+    fn known(
+        link: Addr,
+        kind: Kind,
+        load: impl Fn(Addr) -> u64,
+        root: Option<Addr>,
+        heap: &Heap,
+    ) -> Option<Table> {
+        let root = root.filter(|root| load(link) == root.bits())?;
+        if load(root.plus(KIND)) != kind.word {
+            return None;
+        }
+        let lines = load(root.plus(LINES));
+        let seed = [load(root.plus(SEED)), load(root.plus(SEED + 8))];
+        let is_whole = load(root.plus(SUM)) == sum(kind, lines, seed);
+        is_whole.then(|| Table::at(root, lines, seed, heap))
+    }
+
+    #[cold]
     fn found(
         link: Addr,
         kind: Kind,
@@ -242,6 +274,7 @@ impl Table {
         Ok(Table::at(root, lines, seed, heap))
     }
 
+    #[inline]
     fn at(root: Addr, lines: u64, seed: [u64; 2], heap: &Heap) -> Table {
         let stripes = heap.stripes();
         let (guard, shared) = (stripes.inner(root), heap.threads() > 1);

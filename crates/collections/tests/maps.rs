@@ -277,6 +277,48 @@ fn what_is_no_map_of_the_kind_is_not_opened_as_one() {
 }
 
 #[test]
+fn a_look_up_shows_values_of_any_length() {
+    let (image, heap, map) = made::<KvMap>(&heap_options(1, 40), &TINY);
+    let mut session = heap.join(&image);
+    for bytes in [0, 1, 63, 64, 65, 1000] {
+        let value: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+        map.insert(&mut session, b"key", &value).expect("room");
+        let shown = map.get_with(&image, b"key", |shown| shown.to_vec());
+        assert_eq!(shown, Some(value), "{bytes} bytes");
+    }
+    assert_eq!(map.get_with(&image, b"none", <[u8]>::len), None);
+}
+
+#[test]
+fn a_map_that_was_opened_before_is_looked_at_again() {
+    let options = heap_options(1, 40);
+    let (image, heap, map) = made::<Map>(&options, &TINY);
+    let mut session = heap.join(&image);
+    map.insert(&mut session, 1, 10).expect("room");
+    let open = |session: &mut _| Map::open(session, heap.root());
+    assert_eq!(open(&mut session).unwrap().get(&image, 1), Some(10));
+    // A part that never changes has changed.
+    let root: Addr = image.load(heap.root());
+    for word in [0, 2, 3, 4, 5] {
+        let at = root.plus(8 * word);
+        let old: u64 = image.load(at);
+        image.store(at, old ^ 1 << 40);
+        assert!(matches!(open(&mut session), Err(MapError::NoMap { .. })), "word {word}");
+        image.store(at, old);
+    }
+    // Another is there now, and then one of another kind.
+    let other = MapOptions { segment_lines: 9, ..TINY };
+    session.transaction(|tx| Map::create(tx, heap.root(), &other)).expect("room");
+    let second = open(&mut session).unwrap();
+    assert_eq!(second.get(&image, 1), None);
+    second.insert(&mut session, 2, 20).expect("room");
+    assert_eq!(open(&mut session).unwrap().get(&image, 2), Some(20));
+    session.transaction(|tx| KvMap::create(tx, heap.root(), &TINY)).expect("room");
+    assert!(matches!(open(&mut session), Err(MapError::NoMap { .. })));
+    assert!(KvMap::open(&mut session, heap.root()).is_ok());
+}
+
+#[test]
 fn a_map_that_is_shown_part_by_part_shows_all_that_stays_once_while_it_grows_and_shrinks() {
     let options = heap_options(1, 64);
     let image = Image::new(options.pm_bytes(), options.dram_bytes());

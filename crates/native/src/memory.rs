@@ -295,7 +295,9 @@ impl Memory for NativeMemory<'_> {
     fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
         let place = self.place(at, LINE_BYTES.trailing_zeros());
         // SAFETY: `place` checked alignment and range.
-        std::array::from_fn(|word| unsafe { load_at(place.add(8 * word), Width::B8) })
+        let word = |word: usize| unsafe { load_at(place.add(8 * word), Width::B8) };
+        // Not by `array::from_fn`, which becomes a loop of calls.
+        [word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)]
     }
 
     #[inline]

@@ -92,6 +92,25 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.session.heap
     }
 
+    /// The heap, not copied: it is large.
+    #[doc(hidden)]
+    pub fn heap_ref(&self) -> &Heap {
+        &self.session.heap
+    }
+
+    /// As [`Session::known_root`].
+    #[doc(hidden)]
+    #[inline]
+    pub fn known_root(&self, link: Addr) -> Option<Addr> {
+        self.session.known_root(link)
+    }
+
+    /// As [`Session::know`].
+    #[doc(hidden)]
+    pub fn know(&self, link: Addr, root: Addr) {
+        self.session.know(link, root);
+    }
+
     /// The memory below. What a program stores there itself can be lost in a crash, if a
     /// transaction wrote the same bytes before, unless the heap
     /// [allows it](crate::HeapOptions::in_place).
@@ -140,7 +159,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[inline]
     #[track_caller]
     pub(crate) fn load_own(&self, word: Addr) -> u64 {
-        let Buffers { words, own, .. } = &self.session.buffers;
+        let Buffers { words, own, .. } = &*self.session.buffers;
         let notes = if self.session.heap.in_place { own } else { words };
         notes.load(self.session.memory, word)
     }
@@ -251,7 +270,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// What `inner` returns.
     pub fn nested<T, E>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
         let mark = self.mark();
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut *self.session.buffers;
         let outer = std::mem::replace(&mut buffers.outer, mark.taken);
         buffers.depth += 1;
         let outcome = inner(self);
@@ -264,7 +283,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     }
 
     fn mark(&mut self) -> Mark {
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut *self.session.buffers;
         Mark {
             words: buffers.words.mark(),
             own: buffers.own.mark(),
@@ -276,7 +295,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     }
 
     fn return_to(&mut self, mark: &Mark) {
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut *self.session.buffers;
         for (at, bytes) in buffers.was.drain(mark.was..).rev() {
             self.session.memory.write(at, &bytes);
         }
@@ -312,7 +331,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// Adds bytes of a word of the program.
     #[inline]
     fn put_bytes(&mut self, word: Addr, mask: u8, value: u64) {
-        let Buffers { words, depth, .. } = &mut self.session.buffers;
+        let Buffers { words, depth, .. } = &mut *self.session.buffers;
         words.put(word, mask, value, *depth > 0);
     }
 
@@ -326,7 +345,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// Where changes of the allocator are noted.
     #[inline]
     pub(crate) fn own_notes(&mut self) -> &mut Notes {
-        let Buffers { words, own, .. } = &mut self.session.buffers;
+        let Buffers { words, own, .. } = &mut *self.session.buffers;
         if self.session.heap.in_place { own } else { words }
     }
 
@@ -352,7 +371,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     #[inline]
     fn note_old(&mut self, start: Addr, end: Addr) {
         let session = &mut *self.session;
-        let Buffers { saved, fresh, was, depth, .. } = &mut session.buffers;
+        let Buffers { saved, fresh, was, depth, .. } = &mut *session.buffers;
         if *depth > 0 {
             let mut old = vec![0; (end.bits() - start.bits()) as usize];
             session.memory.read(start, &mut old);

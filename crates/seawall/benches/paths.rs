@@ -5,6 +5,7 @@
 //! `cargo bench -p seawall --bench paths` lists the paths, `-- NAME TIMES` runs one.
 
 use seawall::{Error, Map, MapField, Options, Persist};
+use seawall_collections::{KvMap, MapOptions};
 use seawall_memory::{Addr, Memory};
 use seawall_native::{Pool as File, PoolOptions};
 use seawall_runtime::{Heap, HeapOptions, Logging, Session, TxError};
@@ -21,16 +22,31 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// The names of the paths, and what runs each so often.
 const PATHS: &[(&str, fn(u64) -> Outcome)] = &[
-    ("map-get", |times| maps(times, false)),
-    ("map-insert", |times| maps(times, true)),
+    ("pool-read", |times| maps(times, Way::Nothing)),
+    ("map-get", |times| maps(times, Way::Get)),
+    ("map-insert", |times| maps(times, Way::Insert)),
+    ("pool-insert", |times| maps(times, Way::PoolInsert)),
+    ("kv-get", kv_get),
     ("tx-64-undo", |times| changes(times, Logging::Undo, 64)),
     ("tx-1024-undo", |times| changes(times, Logging::Undo, 1024)),
     ("tx-64-redo", |times| changes(times, Logging::Redo, 64)),
     ("alloc-free", alloc_free),
 ];
 
-/// Looks up the keys of a map in one read, or inserts each again in a transaction of its own.
-fn maps(times: u64, inserts: bool) -> Outcome {
+/// What is done with a map of a pool.
+#[derive(Clone, Copy)]
+enum Way {
+    /// A read of the pool that reads nothing.
+    Nothing,
+    /// Look-ups in one read.
+    Get,
+    /// Each key again, in a transaction of its own, by one handle.
+    Insert,
+    /// The same without a handle.
+    PoolInsert,
+}
+
+fn maps(times: u64, way: Way) -> Outcome {
     let folder = tempfile::tempdir()?;
     let options = Options::default().threads(1);
     let pool = seawall::open::<Root>(folder.path().join("a.pool"), options)?;
@@ -38,15 +54,44 @@ fn maps(times: u64, inserts: bool) -> Outcome {
         pool.transaction(|tx, root| root.at(Root::NUMBERS).insert(tx, &key, &key)).map(drop)
     };
     (0..KEYS).try_for_each(insert)?;
-    if inserts {
-        return Ok((0..times).try_for_each(|i| insert(i % KEYS))?);
+    let mut keys = (0..times).map(|i| i % KEYS);
+    match way {
+        Way::Nothing => keys.try_for_each(|_| pool.read(|_, _| Ok::<_, Error>(()))),
+        Way::Get => pool.read(|view, root| {
+            keys.try_for_each(|key| {
+                let found = root.at(Root::NUMBERS).get(view, &key)?;
+                black_box(found);
+                Ok::<_, Error>(())
+            })
+        }),
+        Way::Insert => pool.work(|thread| {
+            keys.try_for_each(|key| {
+                thread
+                    .transaction(|tx, root| root.at(Root::NUMBERS).insert(tx, &key, &key))
+                    .map(drop)
+            })
+        }),
+        Way::PoolInsert => keys.try_for_each(insert),
+    }?;
+    Ok(())
+}
+
+/// The table of byte strings without a field around it.
+fn kv_get(times: u64) -> Outcome {
+    let options = HeapOptions { threads: 1, ..HeapOptions::default() };
+    let file = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
+    let file = File::temporary(options.pm_bytes(), &file)?;
+    let memory = file.memory(0);
+    let heap = Heap::create(&memory, "paths", 1, &options)?;
+    let mut session = heap.join(&memory);
+    let small = MapOptions { segment_lines: 16, depth: 1 };
+    let map = session.transaction(|tx| KvMap::create(tx, heap.root(), &small))?;
+    for key in 0..KEYS {
+        map.insert(&mut session, &key.to_le_bytes(), &key.to_le_bytes())?;
     }
-    pool.read(|view, root| {
-        for i in 0..times {
-            black_box(root.at(Root::NUMBERS).get(view, &(i % KEYS))?);
-        }
-        Ok::<_, Error>(())
-    })?;
+    for i in 0..times {
+        black_box(map.get(&memory, &(i % KEYS).to_le_bytes()));
+    }
     Ok(())
 }
 

@@ -58,20 +58,23 @@ fn outside<M: Memory>(
 
 impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<K, V>> {
     fn get<A: Access<'p>>(self, access: &mut A, key: &K) -> Result<Option<V::Owned>, A::Error> {
-        let found = key.with_bytes(|key| {
+        key.with_bytes(|key| {
             access.either(
                 self,
                 |at, tx| match inside(at, tx)? {
-                    Some(map) => map.get_in(tx, key).map_err(tx_error),
+                    Some(map) => {
+                        let found = map.get_in(tx, key).map_err(tx_error)?;
+                        Ok(found.map(|bytes| V::decode(bytes.into())))
+                    }
                     None => Ok(None),
                 },
                 |at, session| {
                     let map = outside(at, session)?;
-                    Ok(map.and_then(|map| map.get(session.memory(), key)))
+                    let decode = |bytes: &[u8]| V::decode(bytes.into());
+                    Ok(map.and_then(|map| map.get_with(session.memory(), key, decode)))
                 },
             )
-        })?;
-        Ok(found.map(|bytes| V::decode(bytes.into())))
+        })
     }
 
     fn insert<M: Memory>(

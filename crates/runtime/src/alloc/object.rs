@@ -61,7 +61,7 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// Records an object of that type in the block that was taken.
     pub(crate) fn note(&mut self, block: Block, tag: u8) -> Addr {
-        let buffers = &mut self.session.buffers;
+        let buffers = &mut *self.session.buffers;
         buffers.taken.push(block);
         if self.kind == Logging::Undo || self.session.heap.in_place {
             buffers.fresh.add(block.at, block.end());

@@ -268,7 +268,7 @@ impl<M: Memory> Session<'_, M> {
     pub(crate) fn disown(&mut self) {
         self.give_up_run();
         let Blocks { mine, shelves, adopted, .. } =
-            std::mem::replace(&mut self.blocks, Blocks::new());
+            std::mem::replace(&mut *self.blocks, Blocks::new());
         if self.shared.is_some() {
             self.blocks.adopted = adopted;
         }

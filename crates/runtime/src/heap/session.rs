@@ -30,10 +30,10 @@ pub struct Session<'m, M: Memory> {
     /// Boxed, as they are large: a session moves when its thread comes and goes.
     pub(crate) log: Box<Log>,
     pub(crate) undo: Box<Undo>,
-    pub(crate) blocks: Blocks,
+    pub(crate) blocks: Box<Blocks>,
     pub(crate) placement: Placement,
-    pub(crate) buffers: Buffers,
-    pub(crate) holds: Holds,
+    pub(crate) buffers: Box<Buffers>,
+    pub(crate) holds: Box<Holds>,
     /// Whether blocks are taken of the chunks that there are only.
     pub(crate) is_packing: bool,
     /// Whether it keeps the run of chunks that it freed last.
@@ -44,6 +44,8 @@ pub struct Session<'m, M: Memory> {
     data_end: Cell<u64>,
     /// The last chunk entry that was decoded: address, bits, meaning.
     decoded: Cell<(Addr, u64, Chunk)>,
+    /// Structures that were found sound.
+    known: KnownRoots,
     /// Identifies the session in this process.
     pub(crate) number: u64,
     /// The thread slot that the session has taken in its memory.
@@ -54,6 +56,20 @@ pub struct Session<'m, M: Memory> {
     pub(crate) begun: u64,
     /// The scope that the session is in, for defragmentation.
     pub(crate) scope: Scope,
+}
+
+/// Links whose roots were found sound, each in a place that its address gives, and those roots.
+#[derive(Clone, Debug)]
+struct KnownRoots([Cell<(Addr, Addr)>; 4]);
+
+impl KnownRoots {
+    fn new() -> KnownRoots {
+        KnownRoots(std::array::from_fn(|_| Cell::new((Addr::NULL, Addr::NULL))))
+    }
+
+    fn of(&self, link: Addr) -> &Cell<(Addr, Addr)> {
+        &self.0[(link.bits() / 8) as usize % self.0.len()]
+    }
 }
 
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
@@ -74,11 +90,12 @@ fn seated<M: Memory>(memory: &M, heap: &Heap) -> Option<ThreadSlot> {
 pub(crate) struct Suspended {
     log: Box<Log>,
     undo: Box<Undo>,
-    blocks: Blocks,
+    blocks: Box<Blocks>,
     placement: Placement,
-    buffers: Buffers,
-    holds: Holds,
+    buffers: Box<Buffers>,
+    holds: Box<Holds>,
     heap: Heap,
+    known: KnownRoots,
     number: u64,
     turn: u64,
 }
@@ -96,7 +113,7 @@ impl<'m, M: Memory> Session<'m, M> {
         if seat.as_ref().is_none_or(|seat| seat.turn() != before.turn + 1) || before.heap != heap {
             return Session::seated_on(memory, heap, seat);
         }
-        let Suspended { log, undo, blocks, placement, buffers, holds, number, .. } = before;
+        let Suspended { log, undo, blocks, placement, buffers, holds, known, number, .. } = before;
         Session {
             memory,
             heap,
@@ -112,6 +129,7 @@ impl<'m, M: Memory> Session<'m, M> {
             shared: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
+            known,
             number,
             seat,
             is_begun: false,
@@ -124,9 +142,10 @@ impl<'m, M: Memory> Session<'m, M> {
     /// another session has replaced it, or a panicked transaction is still to be rolled back.
     pub(crate) fn suspend(self) -> Option<Suspended> {
         let turn = self.seat.as_ref().filter(|seat| seat.is_held())?.turn();
-        let Session { log, undo, blocks, placement, buffers, holds, heap, number, .. } = self;
+        let Session { log, undo, blocks, placement, buffers, holds, heap, known, number, .. } =
+            self;
         let suspended =
-            Suspended { log, undo, blocks, placement, buffers, holds, heap, number, turn };
+            Suspended { log, undo, blocks, placement, buffers, holds, heap, known, number, turn };
         (!self.is_begun).then_some(suspended)
     }
 
@@ -141,15 +160,16 @@ impl<'m, M: Memory> Session<'m, M> {
             thread,
             log,
             undo: Box::new(Undo::new(memory, &heap, thread)),
-            blocks: Blocks::new(),
+            blocks: Box::new(Blocks::new()),
             placement: Placement::Packed,
-            buffers: Buffers::default(),
-            holds: Holds::default(),
+            buffers: Box::default(),
+            holds: Box::default(),
             is_packing: false,
             keeps_run: false,
             shared: None,
             data_end: Cell::new(0),
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
+            known: KnownRoots::new(),
             number: SESSIONS.fetch_add(1, Relaxed),
             seat,
             is_begun: false,
@@ -192,6 +212,12 @@ impl<'m, M: Memory> Session<'m, M> {
     /// The heap.
     pub fn heap(&self) -> Heap {
         self.heap
+    }
+
+    /// The heap, not copied: it is large.
+    #[doc(hidden)]
+    pub fn heap_ref(&self) -> &Heap {
+        &self.heap
     }
 
     pub(crate) fn layout(&self) -> Layout {
@@ -239,6 +265,21 @@ impl<'m, M: Memory> Session<'m, M> {
     #[track_caller]
     pub fn load<W: Word>(&self, at: Addr) -> W {
         self.memory.load(at)
+    }
+
+    /// The root that [`know`](Session::know) noted for `link`, if it is still noted. It saves work:
+    /// what `link` and `root` hold can be something else by now, but they are places for data.
+    #[doc(hidden)]
+    #[inline]
+    pub fn known_root(&self, link: Addr) -> Option<Addr> {
+        let (known, root) = self.known.of(link).get();
+        (known == link && !link.is_null()).then_some(root)
+    }
+
+    /// Notes that the word at `link` leads to `root`, where a sound structure is.
+    #[doc(hidden)]
+    pub fn know(&self, link: Addr, root: Addr) {
+        self.known.of(link).set((link, root));
     }
 
     /// Panics unless this is the current session of its thread number.

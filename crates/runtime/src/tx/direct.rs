@@ -27,7 +27,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         let is_fresh = || {
             // Those that a transaction around this one has allocated must be as they were if this
             // one fails.
-            let buffers = &self.session.buffers;
+            let buffers = &*self.session.buffers;
             let mut taken = buffers.taken[buffers.outer..].iter();
             taken.any(|block| block.holds(at) && block.end() >= end)
         };
@@ -48,7 +48,7 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// Whether words of the range are in the record already, which would be stored over it.
     fn was_stored(&self, start: Addr, end: Addr) -> bool {
-        let buffers = &self.session.buffers;
+        let buffers = &*self.session.buffers;
         if self.kind == Logging::Undo {
             return !self.session.heap.in_place && buffers.saved.overlaps(start, end);
         }

@@ -35,7 +35,7 @@ impl<M: Memory> Session<'_, M> {
         if !self.buffers.words.record.is_empty() {
             self.store_words()?;
         }
-        let Buffers { own, saved, taken, bare, changed, .. } = &mut self.buffers;
+        let Buffers { own, saved, taken, bare, changed, .. } = &mut *self.buffers;
         if self.undo.is_open() {
             own.record.push_end(self.undo.number());
         }
@@ -69,7 +69,7 @@ impl<M: Memory> Session<'_, M> {
     /// Logs what memory has where these words will be stored.
     fn save_old(&mut self, words: &Builder) -> Result<(), TxError> {
         for (from, to) in words.entries().flat_map(bytes_of) {
-            let Buffers { saved, fresh, .. } = &mut self.buffers;
+            let Buffers { saved, fresh, .. } = &mut *self.buffers;
             fresh.missing(from, to, |from, to| self.undo.note(self.memory, from, to));
             saved.add(from, to);
             if self.undo.noted() > RECORD_BYTES {
