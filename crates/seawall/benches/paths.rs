@@ -20,8 +20,11 @@ struct Root {
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// The names of the paths, and what runs each so often.
-const PATHS: &[(&str, fn(u64) -> Outcome)] = &[
+/// Runs a path so often.
+type Path = fn(u64) -> Outcome;
+
+/// The paths and their names.
+const PATHS: &[(&str, Path)] = &[
     ("pool-read", |times| maps(times, Way::Nothing)),
     ("map-get", |times| maps(times, Way::Get)),
     ("map-insert", |times| maps(times, Way::Insert)),
