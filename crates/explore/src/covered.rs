@@ -165,6 +165,7 @@ impl Covered {
     pub fn is_complete(&self) -> bool {
         let images = |outcome: &SearchOutcome| outcome.is_complete();
         self.how.part == (1, 1)
+            && self.how.only.is_none()
             && !self.is_late
             && !self.is_stopped
             && self.is_whole
@@ -247,7 +248,7 @@ impl Covered {
         if !self.is_whole && !self.is_late && !self.is_stopped {
             left.push("interruptions of the threads of recovery".into());
         }
-        if self.how.part != (1, 1) {
+        if self.how.part != (1, 1) || self.how.only.is_some() {
             left.push("the other parts of the work".into());
         }
         let why = match (self.is_stopped, self.is_late) {

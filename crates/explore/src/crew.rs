@@ -370,6 +370,10 @@ where
         if let Some(finding) = &mut outcome.finding {
             finding.schedule = Some(turns.to_string());
             first.fetch_min(unit.number, Ordering::Relaxed);
+            self.observer.has_found(unit.number, &outcome);
+            if let Some(counted) = self.observer.counted(unit.number) {
+                outcome = SearchOutcome { finding: outcome.finding, ..counted };
+            }
         } else if !outcome.stopped && self.again(unit, &outcome).is_none() {
             self.observer.has_done(unit.number, &outcome);
         }

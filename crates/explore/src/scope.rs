@@ -54,6 +54,9 @@ pub struct Scope {
     /// Threads of the host that search at once, each with what it knows of recovery, some 100 MB at
     /// most; the others make runs. How often recovery runs depends on it.
     pub searchers: usize,
+    /// Do the units of this searcher alone, from 0, as they are done when all are: what it knows of
+    /// recovery, and so all counts, are the same.
+    pub only: Option<usize>,
 }
 
 impl Scope {
@@ -73,6 +76,7 @@ impl Scope {
             part: (1, 1),
             workers: None,
             searchers: SEARCHERS,
+            only: None,
         }
     }
 }
@@ -117,6 +121,15 @@ pub trait Onlooker: Sync {
 
     /// The unit is done.
     fn has_done(&self, _unit: usize, _outcome: &SearchOutcome) {}
+
+    /// The unit is done, and has found something.
+    fn has_found(&self, _unit: usize, _outcome: &SearchOutcome) {}
+
+    /// The numbers of this unit, if it has found something elsewhere: it is searched again for that
+    /// alone.
+    fn counted(&self, _unit: usize) -> Option<SearchOutcome> {
+        None
+    }
 }
 
 /// Nobody looks on.
@@ -324,8 +337,8 @@ where
                 let (unit, run, is_first) = (self.units, run.clone(), (at, of) == (0, 0));
                 self.units += 1;
                 let (number, of) = self.how.part;
-                if unit % of == number - 1 {
-                    let searcher = (run.number + at) % self.how.searchers;
+                let searcher = (run.number + at) % self.how.searchers;
+                if unit % of == number - 1 && self.how.only.is_none_or(|only| only == searcher) {
                     let unit = Unit {
                         number: unit,
                         run,

@@ -42,4 +42,4 @@ pub use request::{
     Answer, BrokenCrash, CodeAddress, CrashAfter, Fences, From, Judge, Persistent, Place,
     PlaceTime, Ran, Request, Start, UnseenStore,
 };
-pub use spawn::{ProgramError, Run, run};
+pub use spawn::{ProgramError, Run, run, serve_by, server};

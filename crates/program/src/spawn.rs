@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,29 @@ pub enum ProgramError {
         /// Why it failed.
         error: io::Error,
     },
+}
+
+/// The command that another process is started by which serves programs, if it is not this one.
+static SERVER: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// From now on processes of programs are started by this command, with the word and the arguments
+/// behind it. Those who are no `seawall` themselves say so before the first program runs.
+pub fn serve_by(command: Vec<PathBuf>) {
+    // The first one stays: all processes of a run are of one kind.
+    let _ = SERVER.set(command);
+}
+
+/// The command that starts a process of a program: `word` says which kind.
+///
+/// # Errors
+/// If the system does not say where this program is.
+pub fn server(word: &str) -> io::Result<Vec<PathBuf>> {
+    let mut command = match SERVER.get() {
+        Some(command) => command.clone(),
+        None => vec![std::env::current_exe()?],
+    };
+    command.push(word.into());
+    Ok(command)
 }
 
 /// A run and its limits.

@@ -6,6 +6,7 @@
 use crate::engine::options::{default_options, flaws};
 use case::CaseTarget;
 use clap::Args;
+use parts::Share;
 use report::ModelReport;
 use resume::Resume;
 use seawall_corpus::FastFair;
@@ -16,9 +17,7 @@ use seawall_explore::{
 use seawall_report::{Experiment, Files, Form, Progress};
 use seawall_runtime::defrag::DefragOptions;
 use seawall_workloads::{Collect, Flaw, RequestMix, Visitor, Workload, with_workload};
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -29,6 +28,7 @@ mod case;
 mod corpus;
 mod error;
 mod page;
+mod parts;
 mod program;
 mod report;
 mod resume;
@@ -39,6 +39,7 @@ pub use bench::{ExploreBench, ExploreBenchOptions, ExploreSpeed};
 pub use case::MEASURED;
 pub use corpus::{Corpus, CorpusOptions, UnknownCase};
 pub use error::ExploreError;
+pub use parts::{ExplorePart, Shard};
 pub use program::ExploreProgramOptions;
 pub use report::ExploreReport;
 
@@ -218,43 +219,7 @@ impl Experiment for ExploreCommand {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<ExploreReport, ExploreError> {
-        match &plan.workload {
-            Some(name) => explore(name, &plan.options, progress, stop),
-            None => program::explore(&plan.program, &plan.options, progress, stop),
-        }
-    }
-}
-
-/// A part of the work: unit `number` of each `of`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// Which part, from 1.
-    pub number: usize,
-    pub of: usize,
-}
-
-impl Default for Shard {
-    fn default() -> Shard {
-        Shard { number: 1, of: 1 }
-    }
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
-}
-
-impl FromStr for Shard {
-    type Err = ExploreError;
-
-    fn from_str(text: &str) -> Result<Shard, ExploreError> {
-        let parts = text.split_once('/');
-        let parts = parts.and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
-        match parts {
-            Some((number, of)) if (1..=of).contains(&number) => Ok(Shard { number, of }),
-            _ => Err(ExploreError::Shard(text.into())),
-        }
+        plan.share(Share::Whole, progress, stop)
     }
 }
 
@@ -270,8 +235,18 @@ pub fn explore(
     progress: &Progress,
     stop: &Arc<AtomicBool>,
 ) -> Result<ExploreReport, ExploreError> {
+    explore_share(name, options, Share::Whole, progress, stop)
+}
+
+fn explore_share(
+    name: &str,
+    options: &ExploreOptions,
+    share: Share<'_>,
+    progress: &Progress,
+    stop: &Arc<AtomicBool>,
+) -> Result<ExploreReport, ExploreError> {
     let options = &options.without_repeats();
-    let explore = Explore { options, progress, stop };
+    let explore = Explore { options, share, progress, stop };
     let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
     let ops = match &replay {
         Some(replay) => replay.key.parse().unwrap_or(options.ops),
@@ -423,6 +398,7 @@ impl RunKey {
 /// Who looks on while a program is explored.
 struct Watch<'a> {
     target: &'a dyn Target,
+    share: Share<'a>,
     progress: &'a Progress,
     stop: &'a AtomicBool,
     resume: Option<Resume>,
@@ -442,18 +418,31 @@ impl Onlooker for Watch<'_> {
     }
 
     fn known(&self, unit: usize) -> Option<SearchOutcome> {
-        self.resume.as_ref()?.known(unit)
+        match &self.resume {
+            Some(resume) => resume.known(unit),
+            None => self.share.known(unit),
+        }
     }
 
     fn has_done(&self, unit: usize, outcome: &SearchOutcome) {
+        self.share.note(unit, outcome);
         if let Some(resume) = &self.resume {
             resume.add(unit, outcome);
         }
+    }
+
+    fn has_found(&self, unit: usize, outcome: &SearchOutcome) {
+        self.share.note(unit, outcome);
+    }
+
+    fn counted(&self, unit: usize) -> Option<SearchOutcome> {
+        self.share.counted(unit)
     }
 }
 
 struct Explore<'a> {
     options: &'a ExploreOptions,
+    share: Share<'a>,
     progress: &'a Progress,
     stop: &'a AtomicBool,
 }
@@ -475,17 +464,16 @@ impl Explore<'_> {
     }
 
     fn search(&self, target: &dyn Target) -> Result<ExploreReport, ExploreError> {
-        let Explore { options, progress, stop } = *self;
+        let Explore { options, share, progress, stop } = *self;
         let start = Instant::now();
         let how = options.exploration(target.threads());
         let (name, key, command) = (target.name(), target.key(), target.command());
-        let resume = options.resume.as_ref().map(|path| {
-            let version = env!("CARGO_PKG_VERSION");
-            let what = Scope { time: None, part: (1, 1), ..how.clone() };
-            Resume::open(path, &format!("{version} {name} {key} {what:?}"))
-        });
+        let what = Scope { time: None, part: (1, 1), ..how.clone() };
+        let what = format!("{} {name} {key} {what:?}", env!("CARGO_PKG_VERSION"));
+        let how = share.begin(&what, how)?;
+        let resume = options.resume.as_ref().map(|path| Resume::open(path, &what));
         let (resume, at) = (resume.transpose()?, AtomicU64::new(0));
-        let watch = Watch { target, progress, stop, resume, at };
+        let watch = Watch { target, share, progress, stop, resume, at };
         progress.start_work(1);
         let moved = OnceLock::new();
         let record = |schedule: &Schedule| {

@@ -96,6 +96,28 @@ pub enum ExploreError {
         /// The file.
         path: String,
     },
+    /// An option that work in parts has no use for.
+    #[error(
+        "an exploration on several workers goes to its end, whoever does its parts: leave out \
+         {option}"
+    )]
+    NotInParts {
+        /// Which one.
+        option: &'static str,
+    },
+    /// What recovery threads share is found over all parts.
+    #[error(
+        "recovery of this program runs several threads: explore it on one machine, without workers"
+    )]
+    RecoveryThreads,
+    /// A part that is of something else.
+    #[error(
+        "a part is of another exploration: have all workers do the same, with the same program"
+    )]
+    OtherPart,
+    /// A part was stopped.
+    #[error("stopped on request")]
+    Stopped,
     /// No such case of the corpus.
     #[error(transparent)]
     Case(#[from] UnknownCase),

@@ -1,5 +1,6 @@
 //! Programs of others as targets: compiled with `seawall cc`, run in processes of their own.
 
+use super::parts::Share;
 use super::report::ModelReport;
 use super::target::{Found, Recorded, Target};
 use super::{Explore, ExploreError, ExploreOptions, ExploreReport, Replay};
@@ -9,7 +10,7 @@ use crate::commands::program::{
 };
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
-use seawall_program::{ExploredProgram, From, Half, ProgramAndCheck, ProgramError, Start};
+use seawall_program::{ExploredProgram, From, Half, ProgramAndCheck, ProgramError, Start, server};
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
@@ -67,6 +68,7 @@ struct ProgramTarget {
 pub(super) fn explore(
     program: &ExploreProgramOptions,
     options: &ExploreOptions,
+    share: Share<'_>,
     progress: &Progress,
     stop: &Arc<AtomicBool>,
 ) -> Result<ExploreReport, ExploreError> {
@@ -74,7 +76,7 @@ pub(super) fn explore(
     options.check()?;
     let folder = tempfile::Builder::new().prefix("seawall-").tempdir();
     let folder = folder.map_err(|error| lab(LabError::Folder { error }))?;
-    let how = how(program, folder.path(), stop)?;
+    let how = ProgramAndCheck { servers: share.servers(), ..how(program, folder.path(), stop)? };
     let (image, digest) = (how.program.start.image.clone(), digest(&how).map_err(lab)?);
     let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
     if let Some(Replay { text, key, .. }) = &replay
@@ -93,7 +95,7 @@ pub(super) fn explore(
             digest: digest.clone(),
         };
         let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
-        let report = Explore { options, progress, stop }.target(&target, replay);
+        let report = Explore { options, share, progress, stop }.target(&target, replay);
         if !target.explored.lacks_pages().map_err(failed)? {
             return report.map(|report| with_hint(report, program));
         }
@@ -170,13 +172,13 @@ fn how(
         let command = ProgramCommand::parse("--prepare", text).map_err(lab)?;
         prepare(&command, &before, seconds, stop).map_err(lab)?;
     }
-    let this = std::env::current_exe().map_err(|error| lab(LabError::Folder { error }))?;
+    let server = server("program-process").map_err(|error| lab(LabError::Folder { error }))?;
     Ok(ProgramAndCheck {
         program,
         check,
         fences: FenceChoice::fences(options.fence),
         from: From::Start,
-        server: vec![this, "program-process".into()],
+        server,
         folder: folder.to_owned(),
         before,
         seconds,

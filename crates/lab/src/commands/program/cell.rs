@@ -7,7 +7,9 @@ use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, profile, sites};
 use crate::LabError;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use seawall_program::{CrashAfter, Judge, Persistent, ProgramError, Ran, Request, Run, Start};
+use seawall_program::{
+    CrashAfter, Judge, Persistent, ProgramError, Ran, Request, Run, Start, server,
+};
 use seawall_sim::{Cycle, SimError};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,8 +31,9 @@ pub(super) struct Bench {
     image: PathBuf,
     /// Parts of the program that are not instrumented.
     pub(super) opaque: Vec<String>,
-    /// This program.
-    this: PathBuf,
+    /// What starts the process of a run, and that of a function of the program as a check.
+    server: Vec<PathBuf>,
+    checker: Vec<PathBuf>,
 }
 
 impl Bench {
@@ -43,9 +46,10 @@ impl Bench {
             check_entry(&embedded, entry)?;
         }
         let image = embedded.write(folder.path()).map_err(|error| LabError::Folder { error })?;
-        let this = std::env::current_exe().map_err(|error| LabError::Folder { error })?;
+        let command = |word| server(word).map_err(|error| LabError::Folder { error });
+        let (server, checker) = (command("program-process")?, command("program-check")?);
         let opaque = embedded.opaque;
-        Ok(Bench { folder, image, opaque, this })
+        Ok(Bench { folder, image, opaque, server, checker })
     }
 
     /// A new folder for a run.
@@ -103,14 +107,9 @@ impl Bench {
         match &plan.judged {
             Judged::By(command) => by(command.clone()),
             Judged::ByEntry(entry) => {
-                let (this, image) = (self.this.display(), self.image.display());
-                by(vec![
-                    this.to_string(),
-                    "program-check".into(),
-                    image.to_string(),
-                    entry.clone(),
-                    POOL.into(),
-                ])
+                let checker = self.checker.iter().chain([&self.image]);
+                let words = checker.map(|word| word.display().to_string());
+                by(words.chain([entry.clone(), POOL.into()]).collect())
             }
             Judged::Cuts if point.design.promises_cuts() => Judge::Cuts,
             _ => Judge::Nobody,
@@ -146,7 +145,7 @@ impl Bench {
         };
         let run = Run {
             request,
-            server: vec![self.this.clone(), "program-process".into()],
+            server: self.server.clone(),
             input: plan.input.clone(),
             seconds: plan.seconds,
         };
