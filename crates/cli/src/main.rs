@@ -6,6 +6,7 @@
 
 mod args;
 mod compiler;
+mod dask;
 #[cfg(test)]
 mod pages;
 mod run;

@@ -51,7 +51,10 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
             seawall_program::check(&image, &entry, &pool)
         }
         Command::ProgramProcess { folder } => seawall_program::serve(&folder),
-        Command::Sweep(options) => experiment(&options),
+        Command::Sweep(options) => match &options.dask {
+            Some(address) => match crate::dask::sweep(&options, address)? {},
+            None => experiment(&options),
+        },
         Command::Run(options) => native(&options),
         Command::Explore(options) => experiment(&options),
         Command::Litmus(options) => experiment(&options),

@@ -6,7 +6,6 @@
 use crate::failure::Failure;
 use crate::outcome::{Found, Outcome};
 use crate::watched::{Watched, watch};
-use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Args, Command};
 use pyo3::prelude::*;
 use seawall_lab::explore::{CorpusOptions, ExploreCommand};
@@ -21,23 +20,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-type Work = Box<dyn FnOnce(&Progress, &Arc<AtomicBool>) -> Result<Found, Failure> + Send>;
+pub(crate) type Work =
+    Box<dyn FnOnce(&Progress, &Arc<AtomicBool>) -> Result<Found, Failure> + Send>;
 
 /// A command whose options are read, and which can run.
-struct Ready {
-    outputs: Vec<(Form, Output)>,
-    work: Work,
+pub(crate) struct Ready {
+    pub(crate) outputs: Vec<(Form, Output)>,
+    pub(crate) work: Work,
 }
 
 /// Reads options, or says what is wrong with them.
 type Read = fn(&[String]) -> Result<Ready, Failure>;
 
-/// The commands of the package.
+/// The commands of the package, some of which are another experiment with a program of others.
 macro_rules! commands {
-    ($($name:literal: $Options:ty, $about:literal;)*) => {
+    ($($name:literal: $Options:ty $(, or $other:ident)?, $about:literal;)*) => {
         fn reader(name: &str) -> Option<Read> {
             match name {
-                $($name => Some(|words| ready(&parse::<$Options>($name, words)?)),)*
+                $($name => Some(|words| {
+                    let options = parse::<$Options>($name, words)?;
+                    $(if let Some(other) = options.$other() {
+                        return ready(&other);
+                    })?
+                    ready(&options)
+                }),)*
                 _ => None,
             }
         }
@@ -49,9 +55,9 @@ macro_rules! commands {
 }
 
 commands! {
-    "compare": CompareOptions,
+    "compare": CompareOptions, or of_program,
         "Compare persistency designs on a simulated machine, with crashes.";
-    "kernels": KernelOptions,
+    "kernels": KernelOptions, or of_program,
         "Run parallel programs without a persistency call on a simulated machine, with crashes.";
     "sweep": SweepOptions,
         "Vary the numbers of designs and machines, and show how the cost of persistency grows.";
@@ -71,7 +77,7 @@ commands! {
         "Hold the simulated machine to closed formulas, and to hardware where that was measured.";
 }
 
-fn parse<O: Args>(name: &'static str, words: &[String]) -> Result<O, Failure> {
+pub(crate) fn parse<O: Args>(name: &'static str, words: &[String]) -> Result<O, Failure> {
     let command = O::augment_args(Command::new(name)).no_binary_name(true).disable_help_flag(true);
     let matches = command.try_get_matches_from(words);
     let options = matches.and_then(|matches| O::from_arg_matches(&matches));
@@ -102,14 +108,26 @@ pub(crate) fn run(
     show: bool,
 ) -> PyResult<Outcome> {
     let read = reader(name).ok_or_else(|| Failure::new(format!("no command '{name}'")))?;
-    let Ready { outputs, work } = py.detach(|| read(&words))?;
-    let progress = match (&follow, show) {
+    let ready = py.detach(|| read(&words))?;
+    go_on(py, ready, (name, &words), follow.as_ref(), show)
+}
+
+/// Does the work of a command, and writes the files that it makes.
+pub(crate) fn go_on(
+    py: Python<'_>,
+    ready: Ready,
+    (name, words): (&str, &[String]),
+    follow: Option<&Bound<'_, PyAny>>,
+    show: bool,
+) -> PyResult<Outcome> {
+    let Ready { outputs, work } = ready;
+    let progress = match (follow, show) {
         (Some(_), _) => Progress::watched(),
         (None, true) => Progress::on_stderr(),
         (None, false) => Progress::hidden(),
     };
     let stop = Arc::default();
-    let (found, stopped_by) = match watch(py, follow.as_ref(), progress, &stop, work)? {
+    let (found, stopped_by) = match watch(py, follow, progress, &stop, work)? {
         Watched::Done(found) => (found, None),
         Watched::Stopped(found, error) => (found, Some(error)),
     };
@@ -150,7 +168,7 @@ fn option(command: &Command, arg: &Arg) -> Value {
         "flag": arg.get_long(),
         "help": arg.get_help().map(ToString::to_string),
         "group": arg.get_help_heading(),
-        "kind": if takes_value { kind(arg.get_value_parser()) } else { "bool" },
+        "kind": if takes_value { kind(arg) } else { "bool" },
         "is_list": matches!(arg.get_action(), ArgAction::Append),
         "has_delimiter": arg.get_value_delimiter().is_some(),
         "is_value_optional": arg.get_num_args().is_some_and(|count| count.min_values() == 0)
@@ -162,10 +180,12 @@ fn option(command: &Command, arg: &Arg) -> Value {
     })
 }
 
-fn kind(parser: &ValueParser) -> &'static str {
-    let of = parser.type_id();
+fn kind(arg: &Arg) -> &'static str {
+    let of = arg.get_value_parser().type_id();
     let is_any = |types: &[TypeId]| types.iter().any(|it| of == *it);
-    if is_any(&[TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<usize>()]) {
+    if arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "COMMAND")) {
+        "command"
+    } else if is_any(&[TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<usize>()]) {
         "int"
     } else if is_any(&[TypeId::of::<f64>()]) {
         "float"

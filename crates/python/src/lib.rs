@@ -2,18 +2,21 @@
 //!
 //! It offers the experiments of [`seawall_lab`] by the names and options of the command line
 //! (`commands`), runs them beside the interpreter, which goes on to see Ctrl-C (`watched`), and
-//! hands back what they found (`outcome`). `names` has what can be named, `sweep` the points of a
-//! sweep, one by one, and `pool` maps in a file. The other half, in `python/seawall`, makes
+//! hands back what they found (`outcome`). `names` has what can be named, `programs` the processes
+//! of programs of others, `explorations` and `sweep` have parts and points, one by one, and `pool`
+//! has maps in a file. The other half, in `python/seawall`, makes
 //! functions, tables and types of it.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "python/seawall/_seawall.pyi describes what Python sees")]
 
 mod commands;
+mod explorations;
 mod failure;
 mod names;
 mod outcome;
 mod pool;
+mod programs;
 mod sweep;
 mod watched;
 
@@ -27,6 +30,8 @@ mod _seawall {
     #[pymodule_export]
     use super::commands::{describe, run};
     #[pymodule_export]
+    use super::explorations::{explore_part, explore_parts, explore_together};
+    #[pymodule_export]
     use super::failure::Error;
     #[pymodule_export]
     use super::names::{build, design, machine, names, show_design, show_machine};
@@ -34,6 +39,8 @@ mod _seawall {
     use super::outcome::Outcome;
     #[pymodule_export]
     use super::pool::PoolFile;
+    #[pymodule_export]
+    use super::programs::{serve, serve_by};
     #[pymodule_export]
     use super::sweep::{Stop, SweepFile, run_point};
 

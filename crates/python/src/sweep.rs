@@ -10,9 +10,15 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Asks points that run in this process to end.
+/// Asks tasks that run in this process to end.
 #[pyclass(frozen, module = "seawall._seawall")]
 pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
+        &self.0
+    }
+}
 
 #[pymethods]
 impl Stop {

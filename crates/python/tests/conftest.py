@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -41,6 +42,20 @@ values = [1, 2]
 """
 
 Command = Callable[..., str]
+
+#: What takes time and no part in what is found.
+TIMES = {"seconds", "wall_seconds", "states_per_second", "runs_per_second"}
+
+
+def without_times(lines: str) -> Any:
+    """The records of lines of JSON, without what differs from run to run."""
+
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: without(it) for key, it in value.items() if key not in TIMES}
+        return [without(it) for it in value] if isinstance(value, list) else value
+
+    return [without(json.loads(line)) for line in lines.splitlines()]
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ module to that, and writes it anew with SEAWALL_PYTHON_WRITE=1.
 from __future__ import annotations
 
 import json
+import keyword
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -19,22 +20,37 @@ WIDTH = 100
 
 #: Written by hand, as it can also run elsewhere.
 BY_HAND = {"sweep"}
-#: Python starts no process of seawall, which is what runs programs of others. And names are listed
-#: by `seawall.list`.
-LEFT_OUT_GROUP = "Programs of others"
-LEFT_OUT = {("reproduce", "list")}
+#: Those whose parts may be done by workers, and who does that.
+BY_WORKERS = {"explore": "_explore"}
+WORKERS = {
+    "executor": "Do its parts on this ``concurrent.futures.Executor``, or on those that a function "
+    "makes: as many parts as searchers. What is found is the same; it goes to its end, however long "
+    "that takes, and resume keeps the parts that are done.",
+    "client": "Do its parts on the workers of this client's Dask cluster",
+}
+#: Names are listed by `seawall.list`, and a Dask cluster is given by its client.
+LEFT_OUT = {("reproduce", "list"), ("sweep", "dask")}
 
 HEAD = '''"""The commands as functions. Written by tests/generate.py: change the commands instead."""
 
 from __future__ import annotations
 
-from typing import Literal, Optional, Union
+from typing import TYPE_CHECKING, Literal, Optional, Union
 
 from ._call import Names, Path, Progress
 from ._call import call as _call
+from ._crew import Workers
+from ._explore import explore as _explore
+from ._programs import Command
 from ._table import Table
+
+if TYPE_CHECKING:
+    from distributed import Client
 '''
-TYPES = {"int": "int", "float": "float", "path": "Path", "str": "str", "bool": "bool"}
+TYPES = {
+    "int": "int", "float": "float", "path": "Path", "str": "str", "bool": "bool",
+    "command": "Command",
+}  # fmt: skip
 PROGRESS = "tqdm, one of its bars, or a function of three arguments (done, total, note)"
 
 Option = dict[str, Any]
@@ -48,7 +64,7 @@ def commands() -> list[dict[str, Any]]:
         command["options"] = [
             option
             for option in command["options"]
-            if option["group"] != LEFT_OUT_GROUP and (name, option["flag"]) not in LEFT_OUT
+            if (name, option["flag"]) not in LEFT_OUT
         ]
     return described
 
@@ -56,7 +72,8 @@ def commands() -> list[dict[str, Any]]:
 def name_of(option: Option) -> str:
     """The keyword of an option."""
     name: str = option["flag"] or option["id"]
-    return name.replace("-", "_")
+    name = name.replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def type_of(option: Option) -> str:
@@ -103,9 +120,15 @@ def function(command: dict[str, Any]) -> str:
     lines += [f"    {parameter(option)}," for option in first]
     lines += ["    *,"]
     lines += [f"    {parameter(option)}," for option in others]
+    by_workers = BY_WORKERS.get(command["name"])
+    if by_workers:
+        lines += ["    executor: Workers = None,", "    client: Optional[Client] = None,"]
     lines += ["    progress: Progress = None,", ") -> Table:"]
     lines += docstring(command, options)
-    lines.append(f'    return _call("{command["name"]}", locals())')
+    if by_workers:
+        lines.append(f"    return {by_workers}(locals())")
+    else:
+        lines.append(f'    return _call("{command["name"]}", locals())')
     return "\n".join(lines)
 
 
@@ -126,7 +149,8 @@ def parameter(option: Option) -> str:
 def docstring(command: dict[str, Any], options: list[Option]) -> list[str]:
     lines = [f'    """{command["about"]}', ""]
     described = [(name_of(option), option["help"] or "") for option in options]
-    for name, text in [*described, ("progress", PROGRESS)]:
+    by_workers = WORKERS.items() if command["name"] in BY_WORKERS else ()
+    for name, text in [*described, *by_workers, ("progress", PROGRESS)]:
         text = f":param {name}: {text}".replace("\\", "\\\\")
         lines += textwrap.wrap(
             text, WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import seawall
-from conftest import Command
+from conftest import Command, without_times
 
 import generate
 
@@ -67,9 +67,6 @@ design = "lb"
 paper = 0.70
 """
 
-#: What takes time and no part in what is found.
-TIMES = {"seconds", "wall_seconds", "states_per_second", "runs_per_second"}
-
 
 @pytest.mark.parametrize("call, args, options, words", SAME, ids=[row[3][0] for row in SAME])
 def test_a_function_finds_what_its_command_finds(
@@ -85,26 +82,12 @@ def test_a_function_finds_what_its_command_finds(
     printed = seawall_command(*words, "--json", "command.json", code=code)
     table = call(*args, **options, json="function.json")
     written = Path("command.json").read_text()
-    assert without_times(table.to_dicts()) == without_times(read(written))
+    assert without_times(table.to_json()) == without_times(written)
     assert table.found == bool(code) and table.complete
     if words[0] != "explore":
         assert table.to_json() == written
         assert Path("function.json").read_text() == written
         assert repr(table) == printed.rstrip("\n")
-
-
-def read(text: str) -> list[dict[str, Any]]:
-    import json
-
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def without_times(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: without_times(it) for key, it in value.items() if key not in TIMES}
-    if isinstance(value, list):
-        return [without_times(it) for it in value]
-    return value
 
 
 def test_the_functions_are_what_the_commands_say_of_themselves() -> None:

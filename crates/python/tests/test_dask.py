@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +17,7 @@ from typing import Any, Callable
 
 import pytest
 import seawall
-from conftest import SWEEP
+from conftest import SWEEP, SWEEP_TOML, Command
 
 distributed = pytest.importorskip("distributed")
 
@@ -83,6 +85,10 @@ class Cluster:
         words = ("--scheduler-file", str(self._file), "--nthreads", "1", "--no-nanny")
         return self._start("worker", *words, package=package)
 
+    def address(self) -> str:
+        address: str = json.loads(self._file.read_text())["address"]
+        return address
+
     def client(self) -> Any:
         return distributed.Client(scheduler_file=str(self._file))
 
@@ -124,7 +130,7 @@ def test_workers_die_come_late_or_are_of_another_build(
             first.kill()
             cluster.worker()
 
-        with pytest.warns(UserWarning, match="worker tcp://.* has build .* gets no points"):
+        with pytest.warns(UserWarning, match="worker tcp://.* has build .* gets nothing to do"):
             seawall.sweep(SWEEP, out="out.jsonl", client=client, progress=once_at(3, replace))
     assert (here / "out.jsonl").read_bytes() == swept
 
@@ -162,3 +168,37 @@ def test_the_executor_of_a_client_will_do_too(swept: bytes, here: Path) -> None:
     ):
         seawall.sweep(SWEEP, out="out.jsonl", executor=executor)
     assert (here / "out.jsonl").read_bytes() == swept
+
+
+def test_the_command_runs_a_sweep_on_a_cluster(
+    cluster: Cluster,
+    swept: bytes,
+    here: Path,
+    seawall_command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (here / "x.toml").write_text(SWEEP_TOML)
+    printed = seawall_command("sweep", "x.toml", "--out", "alone.jsonl", "--plot", "alone.svg")
+    monkeypatch.setenv("SEAWALL_PYTHON", sys.executable)
+    cluster.worker()
+    words = ("sweep", "x.toml", "--dask", cluster.address(), "--out", "out.jsonl")
+    assert seawall_command(*words, "--plot", "plot.svg") == printed
+    assert (here / "out.jsonl").read_bytes() == swept
+    assert (here / "plot.svg").read_bytes() == (here / "alone.svg").read_bytes()
+
+
+def test_what_the_command_lacks_for_a_cluster_is_named(
+    here: Path, seawall_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "x.toml").write_text(SWEEP_TOML)
+    words = ("sweep", "x.toml", "--dask", "tcp://127.0.0.1:9")
+    for name, named in [
+        ("/no/such/python", "cannot run /no/such/python.*SEAWALL_PYTHON"),
+        (os.path.realpath(sys.executable), "has no package .*: .*pip install"),
+        (sys.executable, "no Dask scheduler answers at tcp://127.0.0.1:9 .*dask scheduler"),
+    ]:
+        monkeypatch.setenv("SEAWALL_PYTHON", name)
+        said = seawall_command(*words, code=2)
+        assert re.search(named, said.replace("\n", " ")), said
+    assert "'lus'" in seawall_command("sweep", "lus", "--dask", "tcp://127.0.0.1:9", code=2)
+    assert not (here / "x.jsonl").exists()

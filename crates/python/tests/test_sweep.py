@@ -217,3 +217,21 @@ def test_ctrl_c_says_how_far_it_came(here: Path, swept: bytes) -> None:
 def test_executor_and_client_are_two_ways(here: Path) -> None:
     with pytest.raises(TypeError, match="one of them"):
         seawall.sweep(SWEEP, executor=ThreadPoolExecutor(1), client=object())  # type: ignore[arg-type]
+
+
+def test_a_parquet_file_is_made_at_the_end_of_points_that_are_kept_as_lines(
+    swept: bytes, here: Path
+) -> None:
+    pytest.importorskip("polars")
+
+    def stop(done: int, total: int, note: str) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(seawall.Interrupted, match="out.jsonl"):
+        seawall.sweep(SWEEP, out="out.parquet", progress=stop)
+    assert [path.name for path in here.iterdir()] == ["out.jsonl"]
+    table = seawall.sweep(SWEEP, out="out.parquet")
+    assert (here / "out.jsonl").read_bytes() == swept
+    read = seawall.read(here / "out.parquet")
+    assert [it["cycles"] for it in read] == [it["cycles"] for it in table]

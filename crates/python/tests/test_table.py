@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 import seawall
@@ -63,10 +65,59 @@ def test_pandas_has_the_same_rows_and_columns(table: seawall.Table) -> None:
     assert any("." in name for name in flat.columns), list(flat.columns)
 
 
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(it) for key, it in value.items() if it is not None}
+    return [without_nulls(it) for it in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("other", ["pyarrow", "polars"])
+def test_a_parquet_file_has_the_records(
+    other: str, table: seawall.Table, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By each of the two packages, without the other one."""
+    pytest.importorskip({"pyarrow": "polars", "polars": "pyarrow"}[other])
+    monkeypatch.setitem(sys.modules, other, None)
+    table.to_parquet("x.parquet")
+    read = seawall.read("x.parquet")
+    assert without_nulls(read.to_dicts()) == without_nulls(table.to_dicts())
+    assert read.columns == table.columns and len(read) == 2
+    assert [path.name for path in here.iterdir()] == ["x.parquet"]
+    with pytest.raises(seawall.Error, match="no/such/folder"):
+        table.to_parquet("no/such/folder/x.parquet")
+
+
+def test_json_lines_are_read_as_they_were_written(table: seawall.Table, here: Path) -> None:
+    (here / "x.jsonl").write_text(table.to_json())
+    read = seawall.read("x.jsonl")
+    assert read == table and read.to_json() == table.to_json()
+    (here / "x.jsonl").write_text('{"a": 1}\n[]\n')
+    with pytest.raises(seawall.Error, match="x.jsonl .line 2 is no record.: give a file of"):
+        seawall.read("x.jsonl")
+    for missing in ("no.jsonl", "no.parquet"):
+        with pytest.raises(seawall.Error, match=missing):
+            seawall.read(missing)
+
+
+def test_without_a_package_for_it_parquet_is_refused_by_a_remedy(
+    table: seawall.Table, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("polars", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for call in (
+        lambda: table.to_parquet("x.parquet"),
+        lambda: seawall.read("x.parquet"),
+        lambda: seawall.sweep("bsp-sweep-quick", out="x.parquet"),
+    ):
+        with pytest.raises(seawall.Error, match="needs polars or pyarrow: pip install polars"):
+            call()
+    assert not list(here.iterdir())
+
+
 def test_nothing_else_is_loaded_with_the_package() -> None:
     script = (
         "import sys, seawall; "
-        "print(*[m for m in ('pandas', 'polars', 'numpy', 'distributed', 'tqdm') "
+        "print(*[m for m in ('pandas', 'polars', 'pyarrow', 'numpy', 'distributed', 'tqdm') "
         "if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

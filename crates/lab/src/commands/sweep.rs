@@ -62,6 +62,10 @@ pub struct SweepOptions {
     /// stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Run the points on the workers of the Dask cluster of this scheduler, tcp://HOST:PORT, by the
+    /// Python package seawall; SEAWALL_PYTHON names its Python [default: python3]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
+    pub dask: Option<String>,
 }
 
 const SWEEP_LANGUAGE: &str = "\

@@ -28,7 +28,8 @@ from ._names import Design, Machine, design, list, machine
 from ._pool import Pool, PoolMap, open
 from ._seawall import Error, __version__, build
 from ._sweep import sweep
-from ._table import Table
+from ._table import Records, Table, read
+from ._typed import TypedMap
 
 __all__ = [
     "Design",
@@ -37,7 +38,9 @@ __all__ = [
     "Machine",
     "Pool",
     "PoolMap",
+    "Records",
     "Table",
+    "TypedMap",
     "__version__",
     "build",
     "compare",
@@ -49,6 +52,7 @@ __all__ = [
     "litmus",
     "machine",
     "open",
+    "read",
     "reproduce",
     "run",
     "sweep",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, Optional, Protocol, Union
 
 from . import _seawall
+from ._programs import Command, typed
 from ._table import Table
 
 Path = Union[str, "os.PathLike[str]"]
@@ -86,8 +87,17 @@ def follower(progress: Progress, name: str) -> tuple[Optional[Follower], bool]:
     )
 
 
+#: Parameters that are no options of a command.
+NO_OPTIONS = {"progress", "executor", "client"}
+
+
 def call(command: str, options: Mapping[str, Any]) -> Table:
     """Runs a command with the values of the parameters of its function."""
+    return run(command, words_of(command, options), options["progress"])
+
+
+def words_of(command: str, options: Mapping[str, Any]) -> list[str]:
+    """What one would type behind a command for the values of the parameters of its function."""
     from . import _commands
 
     signature = inspect.signature(getattr(_commands, command))
@@ -95,14 +105,15 @@ def call(command: str, options: Mapping[str, Any]) -> Table:
     behind: list[str] = []
     for name, parameter in signature.parameters.items():
         value, is_list = options[name], parameter.annotation == "Names"
-        if name == "progress" or value is None:
+        if name in NO_OPTIONS or value is None:
             continue
+        if parameter.annotation == "Optional[Command]":
+            value = typed(value)
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
             behind = _several(value) if is_list else [os.fspath(value)]
         elif value != parameter.default:
-            words += _words_of("--" + name.replace("_", "-"), value, is_list)
-    words += ["--", *behind] if behind else []
-    return run(command, words, options["progress"])
+            words += _words_of("--" + name.rstrip("_").replace("_", "-"), value, is_list)
+    return [*words, "--", *behind] if behind else words
 
 
 def _several(value: Names) -> list[str]:
@@ -129,10 +140,10 @@ def run(name: str, words: list[str], progress: Progress) -> Table:
     finally:
         if follow is not None:
             follow.close()
-    return result(name, outcome)
+    return finished(name, outcome)
 
 
-def result(name: str, outcome: _seawall.Outcome) -> Table:
+def finished(name: str, outcome: _seawall.Outcome) -> Table:
     """The table of an outcome, unless somebody has stopped the command."""
     stopped_by = outcome.stopped_by
     if stopped_by is None:

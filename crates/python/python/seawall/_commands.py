@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional, Union
+from typing import TYPE_CHECKING, Literal, Optional, Union
 
 from ._call import Names, Path, Progress
 from ._call import call as _call
+from ._crew import Workers
+from ._explore import explore as _explore
+from ._programs import Command
 from ._table import Table
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 def compare(
@@ -40,6 +46,18 @@ def compare(
     html: Optional[Path] = None,
     trace: Optional[Path] = None,
     trace_window: Optional[str] = None,
+    program: Optional[Command] = None,
+    check: Optional[Command] = None,
+    check_entry: Optional[Union[bool, str]] = None,
+    pm: Optional[Literal["files", "heap", "all"]] = None,
+    fence: Optional[Literal["order", "drain"]] = None,
+    from_: Optional[Literal["start", "threads"]] = None,
+    input: Optional[Path] = None,
+    no_native: bool = False,
+    show_output: bool = False,
+    profile: bool = False,
+    profile_folded: Optional[Path] = None,
+    program_seconds: Optional[int] = None,
     progress: Progress = None,
 ) -> Table:
     """Compare persistency designs on a simulated machine, with crashes.
@@ -77,6 +95,20 @@ def compare(
         kernel and one design, and at most 64 MiB
     :param trace_window: The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in
         operations, all threads together [default: as much from the start as has room]
+    :param program: Run this command, of a program that `seawall cc` compiled; {pool} stands for a
+        file of its own for each run
+    :param check: Hold what each crash leaves to this command, which ends with 0 if {pool} is sound
+    :param check_entry: Hold it to this function of the program instead, int NAME(const char *pool)
+    :param pm: What of its memory is persistent [default: files; with `kernels`: all]
+    :param fence: What its sfence asks for, on designs with two kinds of fence [default: order]
+    :param from_: When measuring begins [default: start; with `kernels`: threads]
+    :param input: What it reads from standard input [default: nothing]
+    :param no_native: Do not run it natively first; it must return 0 then
+    :param show_output: Show what it prints, natively and under each design
+    :param profile: Show which lines of it the time goes to under each design, and why
+    :param profile_folded: Write that to this file, for viewers of flame graphs:
+        `design;function;line;reason cycles`
+    :param program_seconds: Stop a run of it after so many seconds [default: 3600]
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
     return _call("compare", locals())
@@ -101,6 +133,18 @@ def kernels(
     html: Optional[Path] = None,
     trace: Optional[Path] = None,
     trace_window: Optional[str] = None,
+    program: Optional[Command] = None,
+    check: Optional[Command] = None,
+    check_entry: Optional[Union[bool, str]] = None,
+    pm: Optional[Literal["files", "heap", "all"]] = None,
+    fence: Optional[Literal["order", "drain"]] = None,
+    from_: Optional[Literal["start", "threads"]] = None,
+    input: Optional[Path] = None,
+    no_native: bool = False,
+    show_output: bool = False,
+    profile: bool = False,
+    profile_folded: Optional[Path] = None,
+    program_seconds: Optional[int] = None,
     progress: Progress = None,
 ) -> Table:
     """Run parallel programs without a persistency call on a simulated machine, with crashes.
@@ -128,6 +172,20 @@ def kernels(
         kernel and one design, and at most 64 MiB
     :param trace_window: The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in
         operations, all threads together [default: as much from the start as has room]
+    :param program: Run this command, of a program that `seawall cc` compiled; {pool} stands for a
+        file of its own for each run
+    :param check: Hold what each crash leaves to this command, which ends with 0 if {pool} is sound
+    :param check_entry: Hold it to this function of the program instead, int NAME(const char *pool)
+    :param pm: What of its memory is persistent [default: files; with `kernels`: all]
+    :param fence: What its sfence asks for, on designs with two kinds of fence [default: order]
+    :param from_: When measuring begins [default: start; with `kernels`: threads]
+    :param input: What it reads from standard input [default: nothing]
+    :param no_native: Do not run it natively first; it must return 0 then
+    :param show_output: Show what it prints, natively and under each design
+    :param profile: Show which lines of it the time goes to under each design, and why
+    :param profile_folded: Write that to this file, for viewers of flame graphs:
+        `design;function;line;reason cycles`
+    :param program_seconds: Stop a run of it after so many seconds [default: 3600]
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
     return _call("kernels", locals())
@@ -220,6 +278,16 @@ def explore(
     broken: bool = False,
     json: Optional[Path] = None,
     html: Optional[Path] = None,
+    program: Optional[Command] = None,
+    check: Optional[Command] = None,
+    check_entry: Optional[Union[bool, str]] = None,
+    prepare: Optional[Command] = None,
+    fence: Optional[Literal["order", "drain"]] = None,
+    input: Optional[Path] = None,
+    check_input: Optional[Path] = None,
+    program_seconds: Optional[int] = None,
+    executor: Workers = None,
+    client: Optional[Client] = None,
     progress: Progress = None,
 ) -> Table:
     """Try the images that a crash of a short run may leave.
@@ -260,9 +328,25 @@ def explore(
     :param json: Write the report to this file, as one JSON record [if stopped: to FILE.partial]
     :param html: Write a page for a browser to this file, with what happened before each crash
         beside the sources [if stopped: to FILE.partial]
+    :param program: Explore this command, of a program that `seawall cc` compiled; {pool} stands for
+        a file of its own for each run
+    :param check: Its recovery and check, of a program that `seawall cc` compiled: it ends with 0 if
+        {pool} is sound
+    :param check_entry: A function of the program as its recovery and check instead, int NAME(const
+        char *pool)
+    :param prepare: Run this command first, natively and once: every run begins with the {pool} that
+        it leaves
+    :param fence: What its sfence asks for, under models with two kinds of fence [default: order]
+    :param input: What it reads from standard input [default: nothing]
+    :param check_input: What the check reads from standard input [default: nothing]
+    :param program_seconds: Stop a run of it, or its recovery, after so many seconds [default: 10]
+    :param executor: Do its parts on this ``concurrent.futures.Executor``, or on those that a
+        function makes: as many parts as searchers. What is found is the same; it goes to its end,
+        however long that takes, and resume keeps the parts that are done.
+    :param client: Do its parts on the workers of this client's Dask cluster
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
-    return _call("explore", locals())
+    return _explore(locals())
 
 
 def litmus(

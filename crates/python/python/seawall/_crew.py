@@ -1,7 +1,8 @@
-"""Who runs the points of a sweep: any executor, or the workers of a Dask cluster.
+"""Who runs the tasks of long work, points of a sweep or parts of an exploration: any executor, or the
+workers of a Dask cluster.
 
-A crew takes points and puts what came of each into a queue. A point may be run twice, where a
-worker was lost; it comes out the same.
+A crew takes tasks and puts what came of each into a queue. A task may be run twice, where a worker
+was lost; it comes out the same.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from uuid import uuid4
 
 from . import _points
-from ._seawall import Error, build
+from ._seawall import Error, Stop, build
 
 if TYPE_CHECKING:
     from distributed import Client
 
-#: A point that was taken: its key, the text of its task, the cycles of its baseline.
-Point = tuple[str, str, Optional[int]]
+#: A task that was taken: its key, and what its function is called with.
+Task = tuple[str, tuple[object, ...]]
+#: An executor, or a function that makes one.
+Workers = Union[None, Executor, Callable[[], Executor]]
 #: How often an executor is made again whose processes die and finish nothing in between.
 REMADE_MAX = 3
 #: Seconds between two looks at which workers there are.
@@ -29,61 +33,71 @@ LOOK_SECONDS = 1.0
 
 
 class Crew:
-    """Workers that points are given to. What comes back is waited for by `next`."""
+    """Workers that tasks are given to. What comes back is waited for by `next`."""
 
-    def __init__(self, sweep: str) -> None:
-        self.sweep = sweep
-        self._under_way: dict[Any, Point] = {}
+    def __init__(self, run: Callable[..., str], left: str) -> None:
+        self._run = run
+        self._left = left
+        self._work = uuid4().hex
+        self._under_way: dict[Any, Task] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
+
+    def __enter__(self) -> Crew:
+        _points.STOPS[self._work] = Stop()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _points.STOPS.pop(self._work).set()
+        self.end()
 
     @property
     def has_room(self) -> bool:
-        """Whether another point is taken: no more than keep all workers busy."""
+        """Whether another task is taken: no more than keep all workers busy."""
         return len(self._under_way) < self.window()
 
     def window(self) -> int:
         raise NotImplementedError
 
-    def submit(self, point: Point) -> Any:
-        """Gives a point to a worker; what returns is a future."""
+    def submit(self, task: Task) -> Any:
+        """Gives a task to a worker; what returns is a future."""
         raise NotImplementedError
 
     def look(self) -> None:
         """Looks after the workers; is called every now and then."""
 
-    def lost(self, error: BaseException, point: Point) -> None:
-        """Gives a point out again whose worker was lost, or raises what is to be said."""
+    def lost(self, error: BaseException, task: Task) -> None:
+        """Gives a task out again whose worker was lost, or raises what is to be said."""
         raise error
 
-    def give(self, point: Point) -> None:
-        """Takes a point."""
-        future = self.submit(point)
-        self._under_way[future] = point
+    def give(self, task: Task) -> None:
+        """Takes a task."""
+        future = self.submit(task)
+        self._under_way[future] = task
         future.add_done_callback(self._ended.put)
 
     def next(self, seconds: float) -> Optional[tuple[str, str]]:
-        """The line of a point that is done and its key, or nothing within so many seconds."""
+        """What came of a task that is done and its key, or nothing within so many seconds."""
         self.look()
         try:
             future = self._ended.get(timeout=seconds)
         except Empty:
             return None
-        point = self._under_way.pop(future, None)
-        if point is None or future.cancelled():
+        task = self._under_way.pop(future, None)
+        if task is None or future.cancelled():
             return None
         try:
-            line: str = future.result()
+            text: str = future.result()
         except ModuleNotFoundError as error:
             message = f"a worker has no seawall ({error}): install the same package there"
             raise Error(message) from error
         except Exception as error:
-            self.lost(error, point)
+            self.lost(error, task)
             return None
         finally:
             release = getattr(future, "release", None)
             if release is not None:
                 release()
-        return line, point[0]
+        return text, task[0]
 
     def end(self) -> None:
         """Gives up what is under way."""
@@ -94,8 +108,13 @@ class Crew:
 class ExecutorCrew(Crew):
     """The workers of an executor, or of those that a function makes, one after another."""
 
-    def __init__(self, sweep: str, executor: Union[Executor, Callable[[], Executor]]) -> None:
-        super().__init__(sweep)
+    def __init__(
+        self,
+        run: Callable[..., str],
+        left: str,
+        executor: Union[Executor, Callable[[], Executor]],
+    ) -> None:
+        super().__init__(run, left)
         self._make = None if isinstance(executor, Executor) else executor
         self._executor: Executor = executor if isinstance(executor, Executor) else executor()
         self._remade = 0
@@ -104,15 +123,14 @@ class ExecutorCrew(Crew):
         workers = getattr(self._executor, "_max_workers", None)
         return 2 * workers if isinstance(workers, int) else max(64, 4 * (os.cpu_count() or 1))
 
-    def submit(self, point: Point) -> Any:
-        _, task, baseline_cycles = point
-        return self._executor.submit(_points.run_point, task, baseline_cycles, self.sweep)
+    def submit(self, task: Task) -> Any:
+        return self._executor.submit(self._run, *task[1], self._work)
 
-    def give(self, point: Point) -> None:
+    def give(self, task: Task) -> None:
         try:
-            super().give(point)
+            super().give(task)
         except BrokenExecutor as error:
-            self.lost(error, point)
+            self.lost(error, task)
 
     def next(self, seconds: float) -> Optional[tuple[str, str]]:
         answer = super().next(seconds)
@@ -120,21 +138,21 @@ class ExecutorCrew(Crew):
             self._remade = 0
         return answer
 
-    def lost(self, error: BaseException, point: Point) -> None:
+    def lost(self, error: BaseException, task: Task) -> None:
         if not isinstance(error, BrokenExecutor):
             raise error
         if self._make is None:
             raise Error(
-                f"a worker of the executor has died ({error}); the same call with a new executor "
-                "goes on with the points that are left, or give a function that makes one"
+                f"a worker of the executor has died ({error}): give a function that makes executors, "
+                f"and the next one does what is left; with a new executor, {self._left}"
             ) from error
-        again = [point, *self._under_way.values()]
+        again = [task, *self._under_way.values()]
         self._under_way.clear()
         self._remade += 1
         if self._remade > REMADE_MAX:
             raise Error(
-                f"the workers of {REMADE_MAX} executors have died, one after another, without a "
-                f"point being finished ({error}): see whether there is memory enough"
+                f"the workers of {REMADE_MAX} executors have died, one after another, without "
+                f"anything being finished ({error}): see whether there is memory enough"
             ) from error
         self._executor.shutdown(wait=False)
         self._executor = self._make()
@@ -150,13 +168,13 @@ class ExecutorCrew(Crew):
 class DaskCrew(Crew):
     """The workers of a Dask cluster that have this build of seawall.
 
-    Each point may go to any worker that was there and of this build when it was given out. So no
-    other worker gets one, and those that come late get their part. The scheduler gives the point of
+    Each task may go to any worker that was there and of this build when it was given out. So no
+    other worker gets one, and those that come late get their part. The scheduler gives the task of
     a worker that is lost to another one.
     """
 
-    def __init__(self, sweep: str, client: Client) -> None:
-        super().__init__(sweep)
+    def __init__(self, run: Callable[..., str], left: str, client: Client) -> None:
+        super().__init__(run, left)
         self._client: Any = client
         self._threads: dict[str, int] = {}
         self._refused: dict[str, str] = {}
@@ -168,14 +186,12 @@ class DaskCrew(Crew):
     def window(self) -> int:
         return 2 * sum(self._threads.values())
 
-    def submit(self, point: Point) -> Any:
-        key, task, baseline_cycles = point
+    def submit(self, task: Task) -> Any:
         workers = sorted(self._threads)
         future = self._client.submit(
-            _points.run_point,
-            task,
-            baseline_cycles,
-            self.sweep,
+            self._run,
+            *task[1],
+            self._work,
             workers=workers,
             pure=False,
         )
@@ -213,24 +229,39 @@ class DaskCrew(Crew):
             else:
                 what = f"{named} cannot load seawall ({has}): install the same package there"
             self._refused[worker] = what
-            warnings.warn(f"{what}; it gets no points", stacklevel=2)
+            warnings.warn(f"{what}; it gets nothing to do", stacklevel=2)
 
     def _again(self, future: Any) -> None:
-        """Gives a point to workers that are there, as all that it was for are gone."""
-        point = self._under_way.pop(future)
+        """Gives a task to workers that are there, as all that it was for are gone."""
+        task = self._under_way.pop(future)
         future.cancel()
-        self.give(point)
+        self.give(task)
 
-    def lost(self, error: BaseException, point: Point) -> None:
+    def lost(self, error: BaseException, task: Task) -> None:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
         if isinstance(error, FutureCancelledError):
-            self.give(point)
+            self.give(task)
         elif isinstance(error, KilledWorker):
             raise Error(
-                f"workers died of one point again and again ({error}): see whether they have "
-                "memory enough; the same call goes on with the points that are left"
+                f"workers died of one task again and again ({error}): see whether they have "
+                f"memory enough; then {self._left}"
             ) from error
         else:
             raise error
+
+
+def crew_of(
+    run: Callable[..., str],
+    left: str,
+    executor: Workers,
+    client: Optional[Client],
+) -> Crew:
+    """The crew of an executor or a client; `left` says what becomes of what was not done."""
+    if executor is not None and client is not None:
+        raise TypeError("executor and client are two ways to run tasks; give one of them")
+    if client is not None:
+        return DaskCrew(run, left, client)
+    assert executor is not None
+    return ExecutorCrew(run, left, executor)

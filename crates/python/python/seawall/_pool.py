@@ -1,4 +1,4 @@
-"""Pools: named maps of bytes to bytes in a file, which change in transactions."""
+"""Pools: named maps of bytes to bytes, or to records, in a file; they change in transactions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Literal, Optional, Union
+from typing import Literal, Optional, TypeVar, Union
 
 from ._seawall import Error, PoolFile
+from ._typed import TypedMap
 
 Key = Union[bytes, str]
+V = TypeVar("V")
+#: The map that says of what type the records of other maps are.
+TYPES = "seawall.types"
 Changes = dict[tuple[str, bytes], Optional[bytes]]
 
 
@@ -50,6 +54,7 @@ class Pool(Mapping[str, "PoolMap"]):
         self._turn = threading.Lock()
         self._open: Optional[Changes] = None
         self._owner: Optional[int] = None
+        self._has_types = file.count(TYPES) > 0
 
     @contextmanager
     def transaction(self) -> Iterator[Pool]:
@@ -85,20 +90,47 @@ class Pool(Mapping[str, "PoolMap"]):
         with self._turn:
             self._apply({(name, key): value})
 
+    def typed(self, name: str, kind: type[V], /) -> TypedMap[V]:
+        """The map of that name with records instead of bytes: of a dataclass, or single values.
+
+        Fields are bool, int (of 64 bits), float, str or bytes. The pool remembers the type; a map
+        that holds something else is refused, unless it is empty.
+        """
+        return TypedMap(self, name, kind)
+
+    @contextmanager
+    def _in_transaction(self) -> Iterator[None]:
+        """That of this thread, or one for this block alone."""
+        if self._owner == threading.get_ident():
+            yield
+        else:
+            with self.transaction():
+                yield
+
+    def _noted_type(self, name: str) -> Optional[str]:
+        noted = PoolMap(self, TYPES).get(name)
+        return None if noted is None else noted.decode()
+
+    def _note_type(self, name: str, text: str) -> None:
+        self._has_types = True
+        PoolMap(self, TYPES)._put(name, text.encode())
+
     def __getitem__(self, name: str) -> PoolMap:
         if not isinstance(name, str):
             raise TypeError(f"a map has a name, and {name!r} is no text")
         if "\0" in name:
             raise Error(f"{name!r} has a zero in it; name a map without one")
+        if name == TYPES:
+            raise Error(f"{name!r} is the map of the types of the others; name a map otherwise")
         return PoolMap(self, name)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and len(self[name]) > 0
+        return isinstance(name, str) and name != TYPES and len(self[name]) > 0
 
     def __iter__(self) -> Iterator[str]:
         names = dict.fromkeys(name for name, _ in self._file.counts())
         names.update(dict.fromkeys(name for name, _ in self._mine()))
-        return iter([name for name in names if len(self[name]) > 0])
+        return iter([name for name in names if name != TYPES and len(self[name]) > 0])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -161,7 +193,16 @@ class PoolMap(MutableMapping[Key, bytes]):
     def __setitem__(self, key: Key, value: bytes) -> None:
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise TypeError(f"a value is bytes, and {value!r} is none; encode it")
-        self._pool._change(self._name, _bytes_of(key), bytes(value))
+        noted = self._pool._noted_type(self._name) if self._pool._has_types else None
+        if noted is not None and len(self) > 0:
+            raise Error(
+                f"the map {self._name!r} holds {noted}, and bytes are none: change it by "
+                "Pool.typed, or empty it first"
+            )
+        self._put(key, bytes(value))
+
+    def _put(self, key: Key, value: bytes) -> None:
+        self._pool._change(self._name, _bytes_of(key), value)
 
     def __delitem__(self, key: Key) -> None:
         wanted = _bytes_of(key)

@@ -10,12 +10,13 @@ import json
 import os
 from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Callable, Optional, Union
-from uuid import uuid4
 
 from . import _points, _seawall
-from ._call import Follower, Interrupted, Path, Progress, follower, result
-from ._crew import Crew, DaskCrew, ExecutorCrew
+from ._call import Follower, Interrupted, Path, Progress, follower
+from ._crew import Crew, Workers, crew_of
+from ._files import is_parquet, parquet_writer
 from ._table import Table
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def sweep(
     jobs: Optional[int] = None,
     plot: Optional[Path] = None,
     html: Optional[Path] = None,
-    executor: Union[None, Executor, Callable[[], Executor]] = None,
+    executor: Workers = None,
     client: Optional[Client] = None,
     progress: Progress = None,
 ) -> Table:
@@ -51,7 +52,9 @@ def sweep(
     :param experiment: bsp-sweep, bsp-sweep-quick, the path of a .toml file, or what such a file
         says, as a dictionary (``seawall sweep --help`` has the language)
     :param out: File of records, as JSON Lines, which keeps its finished points if stopped
-        [default: the experiment's name with .jsonl, in this folder]
+        [default: the experiment's name with .jsonl, in this folder]. With a name that ends with
+        .parquet, a Parquet file is made of it at the end, which needs polars or pyarrow; points are
+        kept in the file of the same name with .jsonl.
     :param jobs: Host threads, where neither an executor nor a client is given [default: one per
         core]
     :param plot: Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
@@ -63,9 +66,11 @@ def sweep(
         come late
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
-    if executor is not None and client is not None:
-        raise TypeError("executor and client are two ways to run points; give one of them")
     name, text = _named(experiment)
+    parquet = out if is_parquet(out) else None
+    if parquet is not None:
+        parquet_writer()
+        out = os.path.splitext(os.fspath(parquet))[0] + ".jsonl"
     follow, show = follower(progress, "sweep")
     file = _seawall.SweepFile(name, text, out, jobs, (plot, html), show)
     try:
@@ -83,7 +88,10 @@ def sweep(
     finally:
         if follow is not None:
             follow.close()
-    return Table(file.finish())
+    table = Table(file.finish())
+    if parquet is not None:
+        table.to_parquet(parquet)
+    return table
 
 
 def _named(experiment: Union[Path, Mapping[str, object]]) -> tuple[str, Optional[str]]:
@@ -96,24 +104,15 @@ def _named(experiment: Union[Path, Mapping[str, object]]) -> tuple[str, Optional
 def _on_crew(
     file: _seawall.SweepFile,
     jobs: Optional[int],
-    executor: Union[None, Executor, Callable[[], Executor]],
+    executor: Workers,
     client: Optional[Client],
     follow: Optional[Follower],
 ) -> None:
-    sweep = uuid4().hex
-    stop = _points.STOPS[sweep] = _seawall.Stop()
-    crew: Optional[Crew] = None
-    try:
-        if client is not None:
-            crew = DaskCrew(sweep, client)
-        else:
-            crew = ExecutorCrew(sweep, executor or (lambda: _threads(jobs)))
+    left = "the same call goes on with the points that are left"
+    if executor is None and client is None:
+        executor = partial(_threads, jobs)
+    with crew_of(_points.run_point, left, executor, client) as crew:
         _give_all(file, crew, follow)
-    finally:
-        stop.set()
-        del _points.STOPS[sweep]
-        if crew is not None:
-            crew.end()
 
 
 def _threads(jobs: Optional[int]) -> Executor:
@@ -140,7 +139,8 @@ def _give_all(file: _seawall.SweepFile, crew: Crew, follow: Optional[Follower]) 
         while ready and crew.has_room:
             key = ready.pop(0)
             baseline, _, task = left[key]
-            crew.give((key, task, None if baseline is None else file.cycles(baseline)))
+            cycles = None if baseline is None else file.cycles(baseline)
+            crew.give((key, (task, cycles)))
         answer = crew.next(WAIT_SECONDS)
         if answer is None:
             continue

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, overload
+
+from ._files import columns_of, lines_of, parquet_writer, split
+from ._seawall import Error
 
 if TYPE_CHECKING:
     import pandas
@@ -16,21 +21,95 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 
-class Table(Sequence[Record]):
-    """The records of a command, in its order; printed, it is the command's own table.
+class Records(Sequence[Record]):
+    """Records in their order: a sequence of dictionaries whose keys are the names of the JSON.
 
-    It is a sequence of dictionaries whose keys are the names of the JSON records. Units are part of
-    the names, or those of the command's documentation.
+    Units are part of the names, or those of the command's documentation.
     """
 
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-        self._records: list[Record] = [json.loads(line) for line in outcome.json.splitlines()]
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = list(lines)
+        self._records: list[Record] = [json.loads(line) for line in self._lines]
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns, in the order in which records first have them."""
-        return list(dict.fromkeys(name for record in self._records for name in record))
+        return columns_of(self._records)
+
+    def to_json(self) -> str:
+        """The records as JSON Lines, the same bytes as the command's ``--json`` writes."""
+        return "".join(f"{line}\n" for line in self._lines)
+
+    def to_dicts(self) -> list[Record]:
+        """The records as dictionaries, which are the caller's to change."""
+        records: list[Record] = [json.loads(line) for line in self._lines]
+        return records
+
+    def to_pandas(self, *, flat: bool = False) -> pandas.DataFrame:
+        """A ``pandas.DataFrame``, which needs pandas.
+
+        Columns with dictionaries stay as they are, or become one column for each of their keys with
+        ``flat=True``: ``stalls`` becomes ``stalls.busy``, ``stalls.fence`` and so on.
+        """
+        import pandas
+
+        if flat:
+            return pandas.json_normalize(self.to_dicts())
+        return pandas.DataFrame(self.to_dicts(), columns=self.columns)
+
+    def to_polars(self) -> polars.DataFrame:
+        """A ``polars.DataFrame``, which needs polars; dictionaries become structs."""
+        import polars
+
+        return polars.DataFrame(self.to_dicts(), infer_schema_length=None)
+
+    def to_parquet(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Writes a Parquet file, whole or not at all, by polars or pyarrow: one of them is needed.
+
+        Dictionaries become structs, in which a key that a record does not have is null.
+        """
+        write = parquet_writer()
+        part = Path(f"{os.fspath(path)}.new")
+        try:
+            write(self._records, part)
+            os.replace(part, path)
+        except OSError as error:
+            raise Error(f"cannot write {os.fspath(path)}: {error}") from error
+        finally:
+            part.unlink(missing_ok=True)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Record, list[Record]]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Records):
+            return self._records == other._records
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records of {', '.join(self.columns)}>"
+
+
+def read(path: Union[str, os.PathLike[str]], /) -> Records:
+    """The records of a file: of JSON Lines, as commands write them, or a Parquet file."""
+    return Records(lines_of(path))
+
+
+class Table(Records):
+    """The records of a command, in its order; printed, it is the command's own table."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(split(outcome.json))
+        self._outcome = outcome
 
     @property
     def text(self) -> str:
@@ -52,53 +131,9 @@ class Table(Sequence[Record]):
         """Whether everything was run; if not, the command was stopped early."""
         return self._outcome.complete
 
-    def to_json(self) -> str:
-        """The records as JSON Lines, the same bytes as the command's ``--json`` writes."""
-        return self._outcome.json
-
-    def to_dicts(self) -> list[Record]:
-        """The records as dictionaries, which are the caller's to change."""
-        records: list[Record] = [json.loads(line) for line in self._outcome.json.splitlines()]
-        return records
-
-    def to_pandas(self, *, flat: bool = False) -> pandas.DataFrame:
-        """A ``pandas.DataFrame``, which needs pandas.
-
-        Columns with dictionaries stay as they are, or become one column for each of their keys with
-        ``flat=True``: ``stalls`` becomes ``stalls.busy``, ``stalls.fence`` and so on.
-        """
-        import pandas
-
-        if flat:
-            return pandas.json_normalize(self.to_dicts())
-        return pandas.DataFrame(self.to_dicts(), columns=self.columns)
-
-    def to_polars(self) -> polars.DataFrame:
-        """A ``polars.DataFrame``, which needs polars; dictionaries become structs."""
-        import polars
-
-        return polars.DataFrame(self.to_dicts(), infer_schema_length=None)
-
     def plots(self) -> dict[str, str]:
         """The plots of the command as SVG, by the names of their files; one alone is ``plot.svg``."""
         return {name or "plot.svg": svg for name, svg in self._outcome.plots()}
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Record, list[Record]]:
-        return self._records[index]
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Table):
-            return self._records == other._records
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return self.text.rstrip("\n")

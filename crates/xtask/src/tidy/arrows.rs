@@ -42,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("cli", &["lab", "report", "cc", "program"]),
-    ("python", &["seawall", "lab", "report"]),
+    ("python", &["seawall", "lab", "program", "report"]),
     ("lanes", &["memory", "native", "runtime"]),
     ("libpmemobj", &["lanes", "memory", "native", "runtime"]),
     ("libseawall", &["lanes", "memory", "native", "runtime", "collections"]),

@@ -1,0 +1,109 @@
+"""Explorations on the workers of an executor or of a Dask cluster.
+
+The parts of an exploration are tasks: each is the work of one of its searchers. Put together, they
+are what one process finds, with the same counts, whoever did them and in whatever order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any, Optional
+
+from . import _points, _seawall
+from ._call import Interrupted, call, finished, follower, words_of
+from ._crew import Crew, crew_of
+from ._table import Table
+
+#: Seconds after which Ctrl-C is looked at, and the workers of a cluster are.
+WAIT_SECONDS = 0.1
+
+
+def explore(options: Mapping[str, Any]) -> Table:
+    """Explores with the values of the parameters of the function."""
+    executor, client = options["executor"], options["client"]
+    if executor is None and client is None:
+        return call("explore", options)
+    path = options["resume"]
+    # Without workers there is a limit of time by default.
+    seconds = 0 if options["seconds"] is None else options["seconds"]
+    words = words_of("explore", {**options, "seconds": seconds, "resume": None})
+    count = _seawall.explore_parts(words)
+    follow, show = follower(options["progress"], "explore")
+    kept = Kept(path, words)
+    try:
+        with crew_of(_points.run_part, kept.left(), executor, client) as crew:
+            _give_all(crew, kept, count, words, follow)
+        outcome = _seawall.explore_together(words, list(kept.parts.values()), None, show)
+    except KeyboardInterrupt:
+        said = f"{len(kept.parts)} of {count} parts were done; {kept.left()}"
+        raise Interrupted(f"explore was stopped: {said}", None) from None
+    finally:
+        if follow is not None:
+            follow.close()
+    return finished("explore", outcome)
+
+
+def _give_all(crew: Crew, kept: Kept, count: int, words: list[str], follow: Any) -> None:
+    """Gives out all parts that are left, in order."""
+    has_program = any(word.startswith("--program=") for word in words)
+    head = {"build": _seawall.build(), "words": words, "has_program": has_program}
+    left = [part for part in range(count) if part not in kept.parts]
+    while len(kept.parts) < count:
+        while left and crew.has_room:
+            part = left.pop(0)
+            crew.give((str(part), (json.dumps({**head, "part": part}),)))
+        answer = crew.next(WAIT_SECONDS)
+        if answer is None:
+            continue
+        text, key = answer
+        kept.add(int(key), text)
+        if follow is not None:
+            follow(len(kept.parts), count, f"part {key}")
+
+
+class Kept:
+    """The parts that are done, and the file that they are kept in, if there is one.
+
+    Its first line says of what they are. A last line that was cut short is written again.
+    """
+
+    def __init__(self, path: Optional[str], words: list[str]) -> None:
+        self.parts: dict[int, str] = {}
+        self._path = None if path is None else FilePath(path)
+        if self._path is None:
+            return
+        head = json.dumps({"seawall_explore_parts": words, "build": _seawall.build()}) + "\n"
+        try:
+            text = self._path.read_text() if self._path.exists() else ""
+            first, *lines = text.splitlines(keepends=True) or [head]
+            if first != head and first.endswith("\n"):
+                raise _seawall.Error(
+                    f"{path} does not hold parts of this exploration: name another file for "
+                    "resume, or use the options and the build that it was made with"
+                )
+            whole = [line for line in lines if line.endswith("\n")]
+            for line in whole:
+                noted = json.loads(line)
+                self.parts[noted["part"]] = json.dumps(noted["found"])
+            self._path.write_text(head + "".join(whole))
+        except (OSError, ValueError, KeyError) as error:
+            raise _seawall.Error(
+                f"{path} cannot be used for resume ({error}): name another file"
+            ) from error
+
+    def add(self, part: int, text: str) -> None:
+        """Takes a part that is done."""
+        if part in self.parts:
+            return
+        self.parts[part] = text
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(f'{{"part": {part}, "found": {text}}}\n')
+
+    def left(self) -> str:
+        """What becomes of the parts that are done, if it is stopped."""
+        if self._path is None:
+            return "with resume=FILE the same call goes on from the parts that are done"
+        return f"the same call goes on with the parts that are not in {self._path}"

@@ -1,0 +1,81 @@
+"""Files of records: JSON Lines, and Parquet by the packages of the user."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Callable, Union
+
+from ._seawall import Error
+
+Record = dict[str, Any]
+
+
+def is_parquet(path: Union[None, str, os.PathLike[str]]) -> bool:
+    return path is not None and os.fspath(path).endswith(".parquet")
+
+
+def split(text: str) -> list[str]:
+    """The lines of a text, which end with line feeds alone."""
+    return [line for line in text.split("\n") if line]
+
+
+def lines_of(path: Union[str, os.PathLike[str]]) -> list[str]:
+    """The records of a file, as lines of JSON."""
+    try:
+        if is_parquet(path):
+            return [json.dumps(record) for record in parquet_records(Path(path))]
+        lines = split(Path(path).read_text())
+        for number, line in enumerate(lines, 1):
+            if not isinstance(json.loads(line), dict):
+                raise ValueError(f"line {number} is no record")
+        return lines
+    except (OSError, ValueError) as error:
+        raise Error(
+            f"cannot read {os.fspath(path)} ({error}): give a file of records, .jsonl or .parquet"
+        ) from error
+
+
+def parquet_writer() -> Callable[[Sequence[Record], Path], object]:
+    """What writes records to a Parquet file, if there is something."""
+    library = _library("writing")
+    if library.__name__ == "polars":
+        return lambda records, path: library.DataFrame(
+            list(records), infer_schema_length=None
+        ).write_parquet(path)
+
+    def write(records: Sequence[Record], path: Path) -> None:
+        columns = {name: [it.get(name) for it in records] for name in columns_of(records)}
+        library.parquet.write_table(library.table(columns), path)
+
+    return write
+
+
+def parquet_records(path: Path) -> list[Record]:
+    """The records of a Parquet file, if there is something that reads it."""
+    library = _library("reading")
+    if library.__name__ == "polars":
+        records: list[Record] = library.read_parquet(path).to_dicts()
+    else:
+        records = library.parquet.read_table(path).to_pylist()
+    return records
+
+
+def _library(what: str) -> Any:
+    """That of the user, whichever is there."""
+    for name, part in (("polars", ""), ("pyarrow", ".parquet")):
+        try:
+            library = importlib.import_module(name)
+            importlib.import_module(name + part)
+        except ModuleNotFoundError:
+            continue
+        return library
+    raise Error(f"{what} a Parquet file needs polars or pyarrow: pip install polars")
+
+
+def columns_of(records: Sequence[Record]) -> list[str]:
+    """The names of the columns, in the order in which records first have them."""
+    return list(dict.fromkeys(name for record in records for name in record))
