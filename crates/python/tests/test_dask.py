@@ -126,7 +126,8 @@ def test_workers_die_come_late_or_are_of_another_build(
         client.wait_for_workers(2, timeout=60)
 
         def replace() -> None:
-            """The only worker of this build goes, and another comes."""
+            """The only worker of this build goes, with a point that it has done, and another comes."""
+            time.sleep(1)
             first.kill()
             cluster.worker()
 

@@ -30,6 +30,8 @@ Workers = Union[None, Executor, Callable[[], Executor]]
 REMADE_MAX = 3
 #: Seconds between two looks at which workers there are.
 LOOK_SECONDS = 1.0
+#: Seconds after which what a worker has found counts as lost with the worker.
+FETCH_SECONDS = 8.0
 
 
 class Crew:
@@ -86,7 +88,7 @@ class Crew:
         if task is None or future.cancelled():
             return None
         try:
-            text: str = future.result()
+            text = self.text_of(future)
         except ModuleNotFoundError as error:
             message = f"a worker has no seawall ({error}): install the same package there"
             raise Error(message) from error
@@ -98,6 +100,11 @@ class Crew:
             if release is not None:
                 release()
         return text, task[0]
+
+    def text_of(self, future: Any) -> str:
+        """What came of a task that has ended."""
+        text: str = future.result()
+        return text
 
     def end(self) -> None:
         """Gives up what is under way."""
@@ -198,6 +205,11 @@ class DaskCrew(Crew):
         self._asked[future] = frozenset(workers)
         return future
 
+    def text_of(self, future: Any) -> str:
+        """Not from a worker that is gone with it: the scheduler would wait for another one forever."""
+        text: str = future.result(timeout=FETCH_SECONDS)
+        return text
+
     def look(self) -> None:
         if time.monotonic() < self._next_look:
             return
@@ -238,10 +250,10 @@ class DaskCrew(Crew):
         self.give(task)
 
     def lost(self, error: BaseException, task: Task) -> None:
-        from distributed import KilledWorker
+        from distributed import KilledWorker, TimeoutError
         from distributed.client import FutureCancelledError
 
-        if isinstance(error, FutureCancelledError):
+        if isinstance(error, (FutureCancelledError, TimeoutError)):
             self.give(task)
         elif isinstance(error, KilledWorker):
             raise Error(

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from . import _points, _seawall
@@ -125,19 +126,20 @@ def _give_all(file: _seawall.SweepFile, crew: Crew, follow: Optional[Follower]) 
     A point is given out when its baseline is done, as its time is relative to that.
     """
     left = {key: (baseline, about, task) for key, baseline, about, task in file.left()}
-    ready = [key for key, (baseline, _, _) in left.items() if baseline not in left]
+    ready: list[tuple[tuple[int, int], str]] = []
     waiting: dict[str, list[str]] = {}
     for key, (baseline, _, _) in left.items():
         if baseline is not None and baseline in left:
             waiting.setdefault(baseline, []).append(key)
+        else:
+            heappush(ready, (_order(file, baseline), key))
     done, total = file.points() - len(left), file.points()
     if follow is not None:
         follow(done, total, "")
-    ready.sort(key=lambda key: _order(file, left[key][0]))
     finished: set[str] = set()
     while len(finished) < len(left):
         while ready and crew.has_room:
-            key = ready.pop(0)
+            _, key = heappop(ready)
             baseline, _, task = left[key]
             cycles = None if baseline is None else file.cycles(baseline)
             crew.give((key, (task, cycles)))
@@ -149,8 +151,8 @@ def _give_all(file: _seawall.SweepFile, crew: Crew, follow: Optional[Follower]) 
         if key in finished:
             continue
         finished.add(key)
-        ready += waiting.pop(key, [])
-        ready.sort(key=lambda key: _order(file, left[key][0]))
+        for other in waiting.pop(key, []):
+            heappush(ready, (_order(file, left[other][0]), other))
         if follow is not None:
             follow(done + len(finished), total, left[key][1])
 
