@@ -285,3 +285,18 @@ fn an_interrupted_sweep_says_how_to_go_on_and_its_points_stay() {
     let text = fs::read_to_string(&out).unwrap();
     assert!(text.ends_with('\n') && text.lines().count() < 8, "{text}");
 }
+
+#[test]
+fn a_cluster_needs_a_python_and_has_no_jobs() {
+    let words = ["sweep", EXPERIMENT, "--dask", "tcp://127.0.0.1:9"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
+    let output = command.args(words).env("SEAWALL_PYTHON", "/no/such/python").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("cannot run /no/such/python") && said.contains("SEAWALL_PYTHON"),
+        "{said}"
+    );
+    let said = run(2, &[EXPERIMENT, "--dask", "tcp://127.0.0.1:9", "--jobs", "2"]);
+    assert!(said.contains("cannot be used with"), "{said}");
+}

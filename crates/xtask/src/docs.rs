@@ -4,8 +4,9 @@
 //! order, with `...` for what is left out. Line breaks do not count, and neither do line numbers of
 //! sources. What takes long, or is never the same twice, is named in [`LEFT_OUT`].
 
+use crate::gallery;
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Commands that are not run, by how they start, and why.
@@ -22,8 +23,20 @@ struct Shown {
     parts: Vec<String>,
 }
 
-/// Runs the commands of `README.md` and `docs`; true if all print what the pages show.
+/// Runs the commands of `README.md` and `docs`; true if all print what the pages show, and draw the
+/// plots of the gallery.
 pub(crate) fn run() -> Result<bool> {
+    let (root, seawall) = built()?;
+    let scratch = std::env::temp_dir().join(format!("seawall-docs-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch)?;
+    let outcome = check_pages(&root, &seawall, &scratch);
+    let outcome = outcome.and_then(|is_true| Ok(gallery::check(&root, &seawall)? && is_true));
+    std::fs::remove_dir_all(&scratch)?;
+    outcome
+}
+
+/// The root of the workspace, and the command, which is built for it.
+pub(crate) fn built() -> Result<(PathBuf, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let built = Command::new("cargo")
         .args(["build", "--release", "-p", "seawall-cli"])
@@ -34,12 +47,7 @@ pub(crate) fn run() -> Result<bool> {
         bail!("the command `seawall` does not build; its messages are above");
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
-    let seawall = target.join("release/seawall");
-    let scratch = std::env::temp_dir().join(format!("seawall-docs-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch)?;
-    let outcome = check_pages(&root, &seawall, &scratch);
-    std::fs::remove_dir_all(&scratch)?;
-    outcome
+    Ok((root, target.join("release/seawall")))
 }
 
 /// Runs the commands of all pages under `root`.

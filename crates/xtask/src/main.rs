@@ -4,15 +4,17 @@
 //! compiler knows. It prints each problem with its place and exits with 1 if there is one.
 //! `sanitize` with `address`, `thread` or `miri` runs the tests that such a tool can run. `package`
 //! packages the crates that are published, in order, and looks for what they lack. `docs` runs the
-//! commands that the pages show, and compares the output. `c-libraries` makes the shared objects
-//! that C programs load. `python` builds the Python package and runs its tests. `counts` holds the
-//! instructions of the hot paths, and `regress` times two commits in turns.
+//! commands that the pages show, and compares the output; `gallery` draws the plots of that page.
+//! `c-libraries` makes the shared objects that C programs load. `python` builds the Python package
+//! and runs its tests. `counts` holds the instructions of the hot paths, and `regress` times two
+//! commits in turns.
 
 #![forbid(unsafe_code)]
 
 mod clib;
 mod counts;
 mod docs;
+mod gallery;
 mod package;
 mod python;
 mod regress;
@@ -28,8 +30,8 @@ use sanitize::Tool;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
-                     tidy | docs | package | counts [--write] | regress OLD [NEW] | \
-                     python --prepare | python [WORD-FOR-PYTEST ..] | \
+                     tidy | docs | gallery | package | counts [--write] | regress OLD [NEW] | \
+                     python --prepare | python [--more] [WORD-FOR-PYTEST ..] | \
                      sanitize address|thread|miri | \
                      c-libraries DIR [--prefix PREFIX] [--machines]";
 
@@ -49,6 +51,10 @@ fn chore() -> Result<ExitCode> {
     match arguments[..] {
         ["tidy"] => tidy(),
         ["docs"] => Ok(if docs::run()? { ExitCode::SUCCESS } else { ExitCode::from(1) }),
+        ["gallery"] => {
+            gallery::write()?;
+            Ok(ExitCode::SUCCESS)
+        }
         ["c-libraries", folder, ref options @ ..] if !folder.starts_with('-') => {
             let Some(made) = Made::of(folder, options) else { bail!("{USAGE}") };
             made.run()?;
@@ -69,7 +75,11 @@ fn chore() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ["python", ref words @ ..] => {
-            Ok(if python::run(words)? { ExitCode::SUCCESS } else { ExitCode::from(1) })
+            let (more, words) = match words {
+                ["--more", words @ ..] => (true, words),
+                words => (false, words),
+            };
+            Ok(if python::run(more, words)? { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }
         ["sanitize", name] => match Tool::of_name(name) {
             Some(tool) => {

@@ -1,6 +1,7 @@
 //! Builds the Python package into an environment of its own, checks its types, and runs its tests.
 //!
-//! Needs a Python with `venv`, and once the packages of `crates/python/requirements.txt`. The
+//! Needs a Python with `venv`, and once the packages of `crates/python/requirements.txt`; with
+//! `--more` also those of `requirements-more.txt`, by which the notebooks and the examples run. The
 //! module is built as `cargo test` builds its crates, so that little is compiled twice; what the
 //! package finds is compared with what the command `seawall` of the same sources prints.
 
@@ -39,9 +40,9 @@ impl Places {
 }
 
 /// Builds and tests the package; pytest gets `words` too. True if all holds.
-pub(crate) fn run(words: &[&str]) -> Result<bool> {
+pub(crate) fn run(more: bool, words: &[&str]) -> Result<bool> {
     let places = Places::find()?;
-    environment(&places)?;
+    environment(&places, more)?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.current_dir(&places.package);
     build.args(["build", "--locked", "-p", "seawall-cli", "-p", "seawall-python"]);
@@ -53,24 +54,34 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
 
 /// Makes the environment alone, which is what needs a network.
 pub(crate) fn prepare() -> Result<()> {
-    environment(&Places::find()?)
+    environment(&Places::find()?, false)
 }
 
 /// Makes the environment, unless it is there with what is required.
-fn environment(places: &Places) -> Result<()> {
+fn environment(places: &Places, more: bool) -> Result<()> {
     let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
     let version = version_of(&python)?;
-    let required = places.package.join("requirements.txt");
-    let wanted = format!("{version}\n{}", fs::read_to_string(&required)?);
     let mark = places.venv.join("installed.txt");
-    if fs::read_to_string(&mark).is_ok_and(|text| text == wanted) {
+    let installed = fs::read_to_string(&mark).unwrap_or_default();
+    let files = ["requirements.txt", "requirements-more.txt"].map(|name| places.package.join(name));
+    let texts = files.each_ref().map(fs::read_to_string);
+    let [basic, others] = texts.map(|text| text.context("cannot read the requirements"));
+    let (basic, others) = (format!("{version}\n{}", basic?), others?);
+    let has_basic = installed.starts_with(&basic);
+    if has_basic && (!more || installed.ends_with(&others)) {
         return Ok(());
     }
-    let mut venv = Command::new(&python);
-    done(venv.args(["-m", "venv", "--clear"]).arg(&places.venv))?;
+    if !has_basic {
+        done(Command::new(&python).args(["-m", "venv", "--clear"]).arg(&places.venv))?;
+    }
     let mut install = places.tool("python");
-    done(install.args(["-m", "pip", "install", "--quiet", "-r"]).arg(&required))?;
-    fs::write(&mark, wanted).with_context(|| mark.display().to_string())
+    install.args(["-m", "pip", "install", "--quiet"]);
+    for file in files.iter().take(if more { 2 } else { 1 }) {
+        install.arg("-r").arg(file);
+    }
+    done(&mut install)?;
+    let now = if more { basic + &others } else { basic };
+    fs::write(&mark, now).with_context(|| mark.display().to_string())
 }
 
 /// The version of Python, if the tools of the tests run on it.
