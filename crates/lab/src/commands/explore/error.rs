@@ -105,7 +105,7 @@ pub enum ExploreError {
         /// Which one.
         option: &'static str,
     },
-    /// What recovery threads share is found over all parts.
+    /// What threads of recovery share is known only where all of it is done.
     #[error(
         "recovery of this program runs several threads: explore it on one machine, without workers"
     )]

@@ -162,9 +162,6 @@ impl ExploreCommand {
         match done {
             _ if stop.load(Ordering::Relaxed) => Err(ExploreError::Stopped),
             Err(error) if part.what.is_empty() => Err(error),
-            _ if part.units.values().any(|noted| noted.outcome.has_threads) => {
-                Err(ExploreError::RecoveryThreads)
-            }
             _ => Ok(part),
         }
     }
@@ -183,6 +180,10 @@ impl ExploreCommand {
         for part in parts {
             if !whole.what.is_empty() && whole.what != part.what {
                 return Err(ExploreError::OtherPart);
+            }
+            // What threads of recovery share is found over all searchers.
+            if part.units.values().any(|noted| noted.outcome.has_threads) {
+                return Err(ExploreError::RecoveryThreads);
             }
             whole.what = part.what;
             whole.units.extend(part.units);
@@ -276,6 +277,11 @@ mod tests {
         assert_eq!(command.together(mixed, &progress, &stop).unwrap_err(), ExploreError::OtherPart);
         let all = parts(&other);
         assert_eq!(command.together(all, &progress, &stop).unwrap_err(), ExploreError::OtherPart);
+        let mut threaded = parts(&command);
+        let noted = threaded.iter_mut().find_map(|part| part.units.values_mut().next());
+        noted.unwrap().outcome.has_threads = true;
+        let said = command.together(threaded, &progress, &stop).unwrap_err().to_string();
+        assert!(said.contains("on one machine, without workers"), "{said}");
         let mut late = command.clone();
         late.options.seconds = 5;
         assert!(late.parts().unwrap_err().to_string().contains("--seconds"));
