@@ -132,6 +132,10 @@ def test_the_type_comes_and_goes_with_the_first_record(here: Path) -> None:
             raise ZeroDivisionError
         pool.typed("users", int)["one"] = 1
         assert dict(pool.typed("users", int)) == {b"one": 1}
+    with seawall.open("small.pool", bytes_max=1 << 20) as pool:
+        with pytest.raises(seawall.Error, match="(?i)full|room"):
+            pool.typed("big", bytes)["k"] = bytes(1 << 22)
+        assert pool._noted_type("big") is None, "the type is there without its record"
 
 
 KILLED = """
