@@ -243,6 +243,8 @@ mod tests {
     fn parts_make_up_what_one_process_finds_with_the_same_counts() {
         let small = ExploreOptions { ops: 3, entries: 2, ..ExploreOptions::default() };
         let two = ExploreOptions { threads: 2, ops: 1, preemptions: 1, ..small.clone() };
+        let late =
+            ExploreOptions { models: vec![Model::Px86], searchers: 2, ..ExploreOptions::default() };
         let flawed = ExploreOptions { flaw: Flaw::NoOrder, ..small.clone() };
         let cases = [
             ("queue", small.clone(), false),
@@ -250,6 +252,9 @@ mod tests {
             ("queue", ExploreOptions { models: vec![Model::Px86], ..two }, false),
             ("queue", flawed.clone(), true),
             ("hash", ExploreOptions { threads: 2, searchers: 9, ..flawed }, true),
+            // Found in a late schedule, by a searcher that knows much of recovery by then.
+            ("cc-9", late.clone(), true),
+            ("rb-7", late, true),
         ];
         let (progress, stop) = (Progress::hidden(), Arc::default());
         for (name, options, finds) in cases {
