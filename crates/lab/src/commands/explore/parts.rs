@@ -249,6 +249,12 @@ mod tests {
         let cases = [
             ("queue", small.clone(), false),
             ("hash", ExploreOptions { searchers: 7, ..small }, false),
+            // Runs with several units, which have one searcher.
+            (
+                "queue",
+                ExploreOptions { models: vec![Model::Bep, Model::Hops], ..two.clone() },
+                false,
+            ),
             ("queue", ExploreOptions { models: vec![Model::Px86], ..two }, false),
             ("queue", flawed.clone(), true),
             ("hash", ExploreOptions { threads: 2, searchers: 9, ..flawed }, true),
