@@ -134,8 +134,14 @@ fn variable(name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    const CPU: Cpu =
-        Cpu { clwb: true, clflushopt: true, clflush: true, movdir64b: false, cvap: false };
+    const CPU: Cpu = Cpu {
+        clwb: true,
+        clflushopt: true,
+        clflush: true,
+        movdir64b: false,
+        cvap: false,
+        cvac: false,
+    };
 
     fn setup(variables: &[(&str, &str)], caches_persist: bool) -> Setup {
         let value = |name: &str| {

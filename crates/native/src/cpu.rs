@@ -2,7 +2,9 @@
 //!
 //! The standard library's feature test knows none of the flush instructions, hence CPUID here:
 //! leaf 1 EDX bit 19 `clflush`, leaf 7 EBX bits 23 `clflushopt` and 24 `clwb`, ECX bit 28
-//! `movdir64b`.
+//! `movdir64b`. On Arm `dc` cleans a line of the CPU's own size, which CTR_EL0 says (DminLine, bits
+//! 16 to 19: how many words of 4 bytes, as a power of two). If that is less than a line of ours,
+//! one `dc` would leave the rest of the line behind, and the CPU counts as one without it.
 
 use std::sync::OnceLock;
 
@@ -17,8 +19,10 @@ pub struct Cpu {
     pub clflush: bool,
     /// x86 `movdir64b`: a 64-byte store that is never torn.
     pub movdir64b: bool,
-    /// Arm `dc cvap`.
+    /// Arm `dc cvap`, of a whole line.
     pub cvap: bool,
+    /// Arm `dc cvac`, of a whole line.
+    pub cvac: bool,
 }
 
 impl Cpu {
@@ -81,7 +85,20 @@ fn with_instructions(blank: Cpu) -> Cpu {
 
 #[cfg(target_arch = "aarch64")]
 fn with_instructions(blank: Cpu) -> Cpu {
-    Cpu { cvap: std::arch::is_aarch64_feature_detected!("dpb"), ..blank }
+    let cache_type: u64;
+    // SAFETY: programs may read this register on every Arm Linux, and reading changes nothing.
+    unsafe {
+        std::arch::asm!("mrs {}, ctr_el0", out(reg) cache_type, options(nostack, nomem));
+    }
+    let cvac = cleans_whole_lines(cache_type);
+    Cpu { cvap: cvac && std::arch::is_aarch64_feature_detected!("dpb"), cvac, ..blank }
+}
+
+/// Whether one `dc` cleans a line of the seam, as CTR_EL0 says.
+#[cfg(any(target_arch = "aarch64", test))]
+fn cleans_whole_lines(cache_type: u64) -> bool {
+    let bytes = 4u64 << (cache_type >> 16 & 0xf);
+    bytes >= seawall_memory::LINE_BYTES
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -93,6 +110,28 @@ fn with_instructions(blank: Cpu) -> Cpu {
 mod tests {
     use super::*;
 
+    #[test]
+    fn lines_of_an_arm_cpu_that_are_shorter_than_ours_are_told() {
+        for (power, is_whole) in [(3, false), (4, true), (5, true), (6, true)] {
+            // As on Arm's Neoverse N1, but for the field.
+            assert_eq!(cleans_whole_lines(0x9440_c004 & !(0xf << 16) | power << 16), is_whole);
+        }
+    }
+
+    /// HWCAP_DCPOP of the kernel, which `dc cvap` may be used with.
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn the_cpu_agrees_with_what_the_kernel_hands_to_programs() {
+        let words = std::fs::read("/proc/self/auxv").unwrap();
+        let words = words.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+        let words: Vec<u64> = words.collect();
+        let hardware = words.chunks_exact(2).find(|pair| pair[0] == 16).map(|pair| pair[1]);
+        let cpu = Cpu::detect();
+        assert_eq!(cpu.cvap, hardware.unwrap() & 1 << 16 != 0);
+        assert!(cpu.cvac && !cpu.clwb && !cpu.clflushopt && !cpu.clflush && !cpu.movdir64b);
+    }
+
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_cpu_agrees_with_the_flags_that_the_kernel_lists() {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

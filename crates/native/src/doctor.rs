@@ -85,6 +85,7 @@ impl Doctor {
             (self.cpu.clflush, "clflush"),
             (self.cpu.movdir64b, "movdir64b"),
             (self.cpu.cvap, "dc cvap"),
+            (self.cpu.cvac, "dc cvac"),
         ] {
             instructions.extend(has.then_some(name));
         }

@@ -87,7 +87,7 @@ impl FlushKind {
             FlushKind::Clflushopt => cpu.clflushopt,
             FlushKind::Clflush => cpu.clflush,
             FlushKind::Cvap => cpu.cvap,
-            FlushKind::Cvac => cfg!(target_arch = "aarch64"),
+            FlushKind::Cvac => cpu.cvac,
             FlushKind::None => true,
         }
     }
@@ -351,6 +351,16 @@ mod tests {
         let older = Cpu { clwb: false, ..newest };
         assert_eq!(Flush::choose(Some(""), &older).unwrap().kind, FlushKind::Clflushopt);
         assert_eq!(Flush::choose(None, &old_cpu()).unwrap().kind, FlushKind::Clflush);
+    }
+
+    #[test]
+    fn an_arm_cpu_cleans_to_the_point_of_persistence_or_else_to_that_of_coherency() {
+        let none = Cpu { clflush: false, cvac: false, ..old_cpu() };
+        let arm = Cpu { cvap: true, cvac: true, ..none };
+        assert_eq!(Flush::choose(None, &arm).unwrap().kind, FlushKind::Cvap);
+        assert_eq!(Flush::choose(Some("cvac"), &arm).unwrap().kind, FlushKind::Cvac);
+        assert_eq!(Flush::choose(None, &Cpu { cvac: true, ..none }).unwrap().kind, FlushKind::Cvac);
+        assert_eq!(Flush::choose(None, &none).unwrap().kind, FlushKind::None);
     }
 
     #[test]

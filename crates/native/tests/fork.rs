@@ -209,7 +209,10 @@ fn forks_at_any_moment_end_well_on_both_sides() {
 #[test]
 fn a_child_has_no_cleaner_and_the_parents_goes_on() {
     for round in 1..=10u64 {
-        let pool = temporary().flush(options(0).early(EarlySource::Auto)).unwrap();
+        // Where the machine tells nothing of its stores, as on Arm, the handles do, and flusher 0
+        // cleans.
+        let with = |flushers| temporary().flush(options(flushers).early(EarlySource::Auto));
+        let pool = with(0).or_else(|_| with(1)).unwrap();
         let has_cleaner = pool.counters().cleaner.is_some();
         let cleaned = |pool: &RibbonPool<Pool>| pool.counters().cleaner.map_or(0, |c| c.cleaned);
         write(&pool.memory(0), 0, round);

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Builds the crates that have code for Arm, for 64-bit Arm Linux, and runs their tests in QEMU's user
+# mode, on a processor without `dc cvap`, and on one with it where QEMU has it.
+#
+#   scripts/arm.sh          a few minutes; not part of the gate
+#
+# This shows that the code is there, that each instruction is the one that is meant (the disassembly
+# is searched for it), that it runs, and that the choice of the instruction is right. It does not
+# show that data are durable, nor that a fence is strong enough: QEMU has no caches, and orders
+# memory as this host does.
+#
+# Needs rustup; Debian packages: qemu-user, gcc-aarch64-linux-gnu (with its binutils).
+#
+# Exit code: 0 all checks passed, 1 a check failed, 2 it could not run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+target=aarch64-unknown-linux-gnu
+libraries=${ARM_LIBRARIES:-/usr/aarch64-linux-gnu}
+
+cannot() {
+    echo "arm: $*" >&2
+    exit 2
+}
+
+need() {
+    command -v "$1" >/dev/null || cannot "$1 is missing; $2"
+}
+
+need cargo "install Rust: https://rustup.rs"
+need qemu-aarch64 "apt-get install qemu-user"
+need aarch64-linux-gnu-gcc "apt-get install gcc-aarch64-linux-gnu"
+need aarch64-linux-gnu-objdump "apt-get install binutils-aarch64-linux-gnu"
+[ -e "$libraries/lib/ld-linux-aarch64.so.1" ] ||
+    cannot "$libraries has no C library; apt-get install libc6-arm64-cross, or give ARM_LIBRARIES=DIR"
+if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+    need rustup "install the target $target of rustc"
+    echo "== rustup target add $target"
+    rustup target add "$target" || cannot "rustup cannot get the target $target"
+fi
+
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export QEMU_LD_PREFIX=$libraries
+
+# Runs the tests that the words name, on that processor.
+tests() {
+    local processor=$1
+    shift
+    echo "== on $processor: cargo test $*"
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -cpu $processor" \
+        cargo test --locked --target "$target" "$@"
+}
+
+# Fails unless the program $1 has the instruction $2.
+has() {
+    aarch64-linux-gnu-objdump --disassemble "$1" | grep -E "\s${2/ /\\s+}(\s|$)" >/dev/null || {
+        echo "arm: $1 has no $2" >&2
+        exit 1
+    }
+    echo "found: $2"
+}
+
+# Runs an instruction in a program of its own, on that processor.
+runs() {
+    mkdir -p target/arm
+    echo "int main(void) { char line[64]; __asm__ volatile(\"$2\" :: \"r\"(line) : \"memory\"); }" \
+        >target/arm/probe.c
+    aarch64-linux-gnu-gcc -o target/arm/probe target/arm/probe.c || cannot "the C compiler fails"
+    # In a shell of its own, which is the one that says how the program ended.
+    bash -c "ulimit -c 0; qemu-aarch64 -cpu $1 target/arm/probe; exit \$?" 2>/dev/null
+}
+
+# What QEMU's user mode does not have: a terabyte of addresses (the first three), limits of a process
+# (the next two), the errors of msync, page faults that are the program's own, and forked processes
+# of one thread (the last three).
+not_in_qemu=(
+    --skip a_pool_that_has_no_room_to_grow_says_false_and_goes_on
+    --skip what_one_thread_grew_all_may_use_and_a_reopened_pool_has_it
+    --skip without_room_on_the_disk_the_file_stays_as_it_was
+    --skip the_limit_of_a_process_on_files_is_an_answer_and_no_signal
+    --skip a_thread_that_gets_a_stack_and_no_more_ends_the_process_with_a_message
+    --skip pages_that_are_not_mapped_cannot_be_synced
+    --skip what_will_be_written_is_brought_in_at_once_and_stays_as_it_is
+    --skip a_child_has_no_cleaner_and_the_parents_goes_on
+    --skip a_child_does_what_a_flusher_had_taken_on_and_the_parent_waits_for_it
+    --skip forks_at_any_moment_end_well_on_both_sides
+)
+
+old=cortex-a57
+new=max
+tests $old -p seawall-memory -p seawall-native -p seawall-fiber --lib --tests -- "${not_in_qemu[@]}"
+tests $old -p seawall-runtime --lib tx::
+# QEMU 7.2 says in user mode that it has `dc cvap`, and ends a program that uses it.
+if runs $new "sys #3, c7, c12, #1, %0"; then
+    tests $new -p seawall-native --lib -- "${not_in_qemu[@]}"
+else
+    echo "== not run: dc cvap, which $(qemu-aarch64 --version | head -n 1) does not run"
+fi
+
+echo "== the instructions"
+native=$(cargo test --quiet --locked --target "$target" -p seawall-native --lib --no-run \
+    --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+[ -n "$native" ] || cannot "cargo names no program of the tests of seawall-native"
+has "$native" 'dc cvap,'
+has "$native" 'dc cvac,'
+has "$native" 'dsb sy'
+
+echo "== all checks passed"
