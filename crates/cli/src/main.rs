@@ -12,6 +12,7 @@ mod pages;
 mod run;
 mod shell;
 mod stop;
+mod terminal;
 
 use clap::Parser;
 use seawall_lab::{EndWithoutMemory, ignore_size_limit, similar_name};

@@ -3,12 +3,13 @@
 use crate::args::{BenchCommand, Command, PoolCommand, ShowCommand};
 use crate::shell;
 use crate::stop::Stop;
+use crate::terminal::room;
 use anyhow::Result;
 use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::{NativeError, RunCommand};
 use seawall_lab::{Doctor, Listing, show_design, show_machine};
 use seawall_report::{
-    Experiment, Finished, Form, Output, Progress, Report, ReportError, command_line, tell,
+    Experiment, Finished, Form, Output, Progress, Report, ReportError, command_line, tell, within,
     write_results,
 };
 use std::io::{self, Write};
@@ -59,7 +60,7 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
         Command::Explore(options) => experiment(&options),
         Command::Litmus(options) => experiment(&options),
         Command::Corpus(options) => experiment(&options),
-        Command::Reproduce(options) if options.list => say(&Listing::Figures.to_text()?),
+        Command::Reproduce(options) if options.list => list(Listing::Figures),
         Command::Reproduce(options) => experiment(&options),
         Command::Whisper(options) => experiment(&options),
         Command::Validate(options) => experiment(&options),
@@ -67,9 +68,11 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
         Command::Bench(BenchCommand::Dimms(options)) => experiment(&options),
         Command::Bench(BenchCommand::Explore(options)) => experiment(&options),
         Command::Bench(BenchCommand::Cc(options)) => experiment(&options),
-        Command::List { what } => say(&what.to_text()?),
+        Command::List { what } => list(what),
         Command::Show(ShowCommand::Machine { name }) => say(&show_machine(&name)?),
-        Command::Show(ShowCommand::Design { name }) => say(&show_design(&name)?),
+        Command::Show(ShowCommand::Design { name }) => {
+            say(&within(room(false), || show_design(&name))?)
+        }
         Command::Pool(PoolCommand::Info(options)) => experiment(&options),
         Command::Pool(PoolCommand::Check(options)) => {
             experiment(&ExamineOptions { is_brief: true, ..options })
@@ -113,12 +116,16 @@ fn native(options: &RunCommand) -> Result<Verdict> {
 /// Prints the report, writes the outputs, and says where they are if not all is there. A failure
 /// keeps nothing else from being tried; the first is returned, the others are said.
 fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
-    let printed = print(&report.text());
+    let printed = print(&within(room(true), || report.text()));
     let written = write_results(report, outputs, &typed(), tell);
     if let (Err(_), Err(error)) = (&printed, &written) {
         tell(format_args!("error: {error}"));
     }
     Ok(printed.and(written)?)
+}
+
+fn list(what: Listing) -> Result<Verdict> {
+    say(&within(room(false), || what.to_text())?)
 }
 
 /// The command, as a shell would read it again.

@@ -5,12 +5,12 @@ use crate::figures::Figure;
 use clap::ValueEnum;
 use seawall_corpus::all_cases;
 use seawall_memory::Model;
-use seawall_report::{plain_table, text_of};
+use seawall_report::{columns_at_most, plain_table, text_of};
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
 use seawall_workloads::{Accepts, CHECKPOINTED, KERNELS, MIXES, WORKLOADS};
 use std::fmt::Write;
 
-/// Columns of what is shown.
+/// Columns of what is shown, at most.
 const COLUMNS: usize = 100;
 
 /// Everything that can be named on the command line.
@@ -184,12 +184,13 @@ pub fn show_design(name: &str) -> Result<String, LabError> {
     let values = choice.all_parameters();
     let setting = |name: &str| values.get(name).map_or(String::new(), |v| format!("{name} = {v}"));
     let width = entry.docs.iter().map(|doc| setting(doc.name).len()).max().unwrap_or(0);
+    let columns = columns_at_most(COLUMNS);
     let _ = writeln!(text, "parameters, as in `{}:key=value`:", entry.name);
     for doc in entry.docs {
         let range = doc.range.map_or(String::new(), |(low, high)| format!(" ({low} to {high})"));
         let about = doc.about.trim_end_matches('.');
         let mut setting = setting(doc.name);
-        for line in wrap(&format!("{about}{range}"), COLUMNS - width - 6) {
+        for line in wrap(&format!("{about}{range}"), columns.saturating_sub(width + 6)) {
             let _ = writeln!(text, "  {setting:width$}  # {line}");
             setting.clear();
         }

@@ -1,4 +1,4 @@
-//! What `seawall compare` prints, at most 100 columns wide.
+//! What `seawall compare` prints, at most 100 columns wide; narrow terminals show fewer columns.
 //!
 //! Shares of time are of the time until each thread finishes, so a row's `busy`, `memory`, `lock`
 //! and `persist` add up to 100. The last words name the persistency reasons behind `persist`.
@@ -8,10 +8,12 @@ use crate::commands::compare::Comparison;
 use crate::engine::spent::Groups;
 use crate::engine::timeline::summary;
 use comfy_table::Table;
-use seawall_report::{plain_table, text_of};
+use seawall_report::{plain_table, text_sparing};
 use seawall_ribbon::EarlyStores;
 use std::fmt::Write;
 
+/// Columns that a narrow terminal can do without, in this order.
+const SPARE: [&str; 6] = ["confl.", "lock", "busy", "mem.", "mostly", "Mop/s"];
 /// How many broken crashes of a cell are described in full.
 const BROKEN_SHOWN: usize = 3;
 
@@ -26,7 +28,7 @@ impl Comparison {
             self.plan.points.first().map_or(0, |point| point.seed),
             self.plan.baseline,
         );
-        text += &text_of(&self.table());
+        text += &text_sparing(&self.table(), &SPARE);
         text += "\nconfl.: epochs that were flushed because of a conflict, in %\n\
                  busy, mem., lock, persist: where the threads' time went, in %\n";
         text += &self.ribbon_summary();

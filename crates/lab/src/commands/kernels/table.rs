@@ -7,12 +7,16 @@ use super::record::{conflicts, own_lines, per_cent};
 use super::{KernelCell, Kernels};
 use crate::engine::spent::{Groups, short};
 use comfy_table::Table;
-use seawall_report::{plain_table, text_of};
+use seawall_report::{plain_table, text_of, text_sparing};
 use seawall_sim::{Choice, Counters, Reason};
 use std::fmt::Write;
 
 /// Reasons that no design reaches this mean share of are left out.
 const COLUMN_SHARE_MIN: f64 = 0.005;
+/// Columns of kernels that a narrow terminal can do without, in this order.
+const SPARE: [&str; 6] = ["inter", "confl.", "lock", "busy", "mem.", "mostly"];
+/// Columns of designs that it can do without, before the reasons.
+const DESIGNS_SPARE: [&str; 4] = ["log", "inter", "confl.", "Klines"];
 /// How many broken crashes of a cell are described in full.
 const BROKEN_SHOWN: usize = 3;
 
@@ -35,9 +39,9 @@ impl Kernels {
             points.first().map_or("", |point| point.extent.in_words()),
             self.plan.baseline,
         );
-        text += &text_of(&self.table());
+        text += &text_sparing(&self.table(), &SPARE);
         text += "\n";
-        text += &text_of(&self.designs());
+        text += &self.designs();
         text += LEGEND;
         text += &self.summary();
         if self.is_partial {
@@ -108,7 +112,7 @@ impl Kernels {
         ]
     }
 
-    fn designs(&self) -> Table {
+    fn designs(&self) -> String {
         let all = Reason::ALL.into_iter().filter(|reason| reason.is_persistency());
         let reasons: Vec<Reason> = all
             .filter(|reason| {
@@ -117,6 +121,7 @@ impl Kernels {
             })
             .collect();
         let mut head = vec!["all kernels", "time", "confl.", "inter", "log", "Klines"];
+        let before_reasons = head.len();
         head.extend(reasons.iter().map(|reason| match reason {
             Reason::Log => "no room",
             other => short(*other),
@@ -126,7 +131,10 @@ impl Kernels {
         for design in self.plan.designs() {
             table.add_row(self.design_row(design, &reasons));
         }
-        table
+        // The outcome of crashes stays beside the times.
+        let reasons = head[before_reasons..head.len() - 1].iter().rev();
+        let spare: Vec<&str> = DESIGNS_SPARE.iter().chain(reasons).copied().collect();
+        text_sparing(&table, &spare)
     }
 
     fn cells_of<'a>(&'a self, design: &'a Choice) -> impl Iterator<Item = &'a KernelCell> {

@@ -6,9 +6,11 @@ use crate::engine::spent::Groups;
 use comfy_table::Table;
 use seawall_memory::Model;
 use seawall_program::{Fences, From, Persistent};
-use seawall_report::{plain_table, text_of};
+use seawall_report::{plain_table, text_sparing};
 use std::fmt::Write;
 
+/// Columns that a narrow terminal can do without, in this order.
+const SPARE: [&str; 8] = ["Mrefs", "Minstr", "confl.", "lock", "busy", "mem.", "mostly", "Mcycles"];
 /// How many broken crashes of a cell are described in full.
 const BROKEN_SHOWN: usize = 3;
 /// How many stores that were not seen are named.
@@ -38,7 +40,7 @@ impl Programs {
             "{}\n{cores} cores of {}, seed {}; {persistent}{from}; time over {}\n\n",
             plan.command.text, plan.machine_name, plan.seed, plan.baseline
         );
-        text += &text_of(&self.table());
+        text += &text_sparing(&self.table(), &SPARE);
         text += "\nMinstr, Mrefs: millions of instructions, and of loads and stores among them\n\
                  confl.: epochs that were flushed because of a conflict, in %\n\
                  busy, mem., lock, persist: where the threads' time went, in %\n";

@@ -4,7 +4,7 @@ use super::file::Factors;
 use super::{Place, Sweep};
 use crate::engine::spent::Spent;
 use comfy_table::Table;
-use seawall_report::{plain_table, text_of};
+use seawall_report::{plain_table, text_sparing};
 use seawall_sim::{Reason, Stalls};
 use std::fmt::Write;
 
@@ -23,8 +23,12 @@ impl Sweep {
         if experiment.mode == Factors::All {
             text += "each row is the mean over all values of the other factors\n";
         }
+        // What a narrow terminal can do without; means and shares stay.
+        let kernels = experiment.kernels.iter().rev().map(|(kernel, _)| kernel.name);
+        let spare: Vec<&str> = ["inter", "mostly"].into_iter().chain(kernels).collect();
         for (at, factor) in experiment.factors.iter().enumerate() {
-            let _ = write!(text, "\n{}\n{}", factor.name, text_of(&self.table(at)));
+            let table = text_sparing(&self.table(at), &spare);
+            let _ = write!(text, "\n{}\n{table}", factor.name);
         }
         text += "\nmean: geometric, of base: over the row with *; inter: conflicts between threads \
                  of all,\npersist and mostly: where the threads' time went, in %\n";
