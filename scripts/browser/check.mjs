@@ -253,6 +253,11 @@ const CHECKS = {
     await rows(page).filter({ hasText: "LB++ </script>" }).click();
     const text = await page.locator("#detail").innerText();
     hold(text.includes("seawall reproduce scripts/browser/figure.toml"), text);
+    hold(/Where the time went, mean over the workloads/i.test(text), text);
+    hold((await page.locator("#detail table.shares tr").count()) > 2, "the time by reason");
+    const each = page.locator("#detail details", { hasText: "of queue" });
+    await each.locator("summary").click();
+    hold((await each.locator("table.shares tr").count()) > 2, "that of a workload");
     await close();
   },
 

@@ -10,9 +10,11 @@ const SWEEP: &str = "title = 't'\nmachine = 'desktop'\nkernels = ['lu:4']\ndesig
                      [[factor]]\nname = 'cores'\nmachine = 'core.count'\nvalues = [1, 2]\n\
                      [[factor]]\nname = 'stores'\ndesign = 'stores'\nvalues = [50, 500]\n";
 const FIGURE: &str = "title = '</script><b>'\nsource = 'none'\nmachine = 'desktop'\n\
-                      operations = 20\nworkloads = ['sps']\nmetric = 'throughput'\n\
+                      operations = 20\nworkloads = ['sps', 'queue']\nmetric = 'throughput'\n\
+                      workload_tolerance = 0.01\n\
                       baseline = 'lb'\ntolerance = 0.01\n[[series]]\nname = 'LB++'\n\
-                      design = 'lbpp'\npaper = 9.0\n";
+                      design = 'lbpp'\npaper = 9.0\n\
+                      [series.workloads]\nqueue = 9.0\n";
 
 struct Folder(tempfile::TempDir);
 
@@ -134,6 +136,35 @@ fn kernels_and_figures_have_the_records_of_json_too() {
         assert_eq!(report.records, lines(&folder.read("a.json")), "{line}");
         check_rows(&report);
         assert!(!report.rows(0).is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn a_value_of_a_figure_says_where_the_time_went_of_its_workload_or_of_all() {
+    let folder = Folder::new();
+    let report = folder.report("reproduce f.toml");
+    assert!(!report.page["parts"].as_array().unwrap().is_empty(), "the colours of reasons");
+    let row = |value: &str| {
+        let found = report.rows(0).iter().find(|row| row["values"]["value"] == value);
+        found.unwrap_or_else(|| panic!("no row {value}"))
+    };
+    assert_eq!(row("LB++, queue")["values"]["workload"], "queue");
+    assert!(row("LB++, mean")["values"]["workload"].is_null());
+    let at = row("LB++, queue")["records"][0].as_u64().unwrap();
+    let record = &report.records[at as usize];
+    let shares = |of: &Value| -> Vec<(String, f64)> {
+        let shares = of.as_object().unwrap().iter();
+        shares.map(|(reason, share)| (reason.clone(), share.as_f64().unwrap())).collect()
+    };
+    let each = ["sps", "queue"].map(|name| shares(&record["stalls_of"][name]));
+    assert_ne!(each[0], each[1]);
+    for (at, (reason, mean)) in shares(&record["stalls"]).into_iter().enumerate() {
+        assert_eq!(each[0][at].0, reason);
+        assert!((mean - (each[0][at].1 + each[1][at].1) / 2.0).abs() < 1e-12, "{reason}");
+    }
+    for of in each {
+        let sum: f64 = of.iter().map(|(_, share)| share).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{sum}");
     }
 }
 

@@ -140,6 +140,12 @@ pub struct FigureRecord {
     /// How the lines of each workload were flushed, where the series has a Ribbon.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flushed: BTreeMap<String, Flushed>,
+    /// Where the time of the threads went, by reason: the mean over the workloads.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub stalls: Map<String, Value>,
+    /// The same for each workload.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub stalls_of: BTreeMap<String, Map<String, Value>>,
     /// What the paper states for single workloads.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub paper_workloads: Map<String, Value>,
@@ -245,7 +251,12 @@ impl Kind for DesignFigure {
                 let holds = !far.iter().any(|other| other == name);
                 let stand_in = record.workloads.get(name).and_then(Value::as_f64);
                 let value = PublishedValue::new(format!("{series}, {name}"), numbers, holds);
-                Some(value.with_stand_in(stand_in))
+                let value = value.with_stand_in(stand_in);
+                Some(if record.stalls_of.contains_key(name) {
+                    value.of_workload(name)
+                } else {
+                    value
+                })
             };
             let of = |(name, paper): (&String, &Value)| {
                 let ours = record.compared().find(|(other, _)| *other == name);

@@ -17,7 +17,7 @@ use crate::engine::spent::Spent;
 use seawall_report::{ReportError, ResultFile};
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{KERNELS, KernelEntry};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 mod plot;
@@ -120,8 +120,8 @@ pub struct KernelFigureRecord {
     pub varied: Vec<VariedValue>,
     /// Of a kernel: what was counted.
     pub run: Option<RunRecord>,
-    /// Of a kernel: where the time of its threads went.
-    #[serde(skip)]
+    /// Of a kernel: where the time of its threads went, by reason.
+    #[serde(rename = "stalls", skip_serializing_if = "Option::is_none", serialize_with = "shares")]
     pub(crate) spent: Option<Spent>,
     pub design: String,
     pub machine: String,
@@ -153,6 +153,10 @@ pub struct RunRecord {
     pub lines: [u64; 2],
     /// Time in which the channels of the memory move lines, in per cent of the run.
     pub channels_busy: f64,
+}
+
+fn shares<S: Serializer>(spent: &Option<Spent>, to: S) -> Result<S::Ok, S::Error> {
+    spent.map(Spent::to_json).serialize(to)
 }
 
 fn whole() -> Extent {

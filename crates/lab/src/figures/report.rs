@@ -3,6 +3,7 @@
 
 use super::kinds::FigureValues;
 use super::{FigureOptions, Figures, PublishedValue, Reproduced};
+use crate::engine::pages::page_of_times;
 use seawall_report::{
     HtmlChart, HtmlColumn, HtmlFate, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection,
 };
@@ -50,7 +51,7 @@ impl Figures {
             [only] => vec![("paper", only.source.to_owned())],
             _ => Vec::new(),
         };
-        HtmlPage { title, facts, notes, sections, ..HtmlPage::default() }
+        HtmlPage { facts, notes, sections, ..page_of_times(title) }
     }
 
     fn values_section(&self, figures: &[FigureValues<'_>], records: &[Value]) -> HtmlSection {
@@ -109,6 +110,7 @@ fn value_row(figure: &str, value: &PublishedValue, is_mixed: bool) -> HtmlRow {
         ("figure", json!(figure)),
         ("panel", json!(panel)),
         ("value", json!(value.value)),
+        ("workload", json!(value.workload)),
         ("paper", json!(value.numbers.paper)),
         ("ours", json!(value.numbers.ours)),
         ("tolerance", json!(value.numbers.tolerance)),

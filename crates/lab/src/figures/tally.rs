@@ -25,6 +25,8 @@ pub struct PublishedValue {
     pub is_percent: bool,
     /// What a kernel has, where a program is compared in its place.
     pub stand_in: Option<f64>,
+    /// The workload that it is of, if it is of one.
+    pub workload: Option<String>,
     /// The least and the most of ours, with other values of parameters that nobody published.
     pub range: Option<(f64, f64)>,
     pub reproduced: Reproduced,
@@ -47,6 +49,7 @@ impl PublishedValue {
             numbers,
             is_percent: false,
             stand_in: None,
+            workload: None,
             range: None,
             reproduced: if holds { Reproduced::Held } else { Reproduced::Missed },
         }
@@ -68,6 +71,11 @@ impl PublishedValue {
     /// The same, with what stands for a program whose value is compared.
     pub(super) fn with_stand_in(self, stand_in: Option<f64>) -> PublishedValue {
         PublishedValue { stand_in: stand_in.filter(|it| *it != self.numbers.ours), ..self }
+    }
+
+    /// The same, of one workload.
+    pub(super) fn of_workload(self, name: &str) -> PublishedValue {
+        PublishedValue { workload: Some(name.to_owned()), ..self }
     }
 
     /// The same, of which something is not public.

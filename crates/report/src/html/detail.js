@@ -17,9 +17,12 @@ function sharesOf(pairs) {
   return make("table", { className: "shares" }, make("tbody", {}, pairs.map(line)));
 }
 
-/** The shares of a record by reason, the largest first; sweeps write cycles instead of shares. */
-function reasonsOf(record) {
-  const counts = record.stalls ?? record.stall_cycles;
+/**
+ * The shares of a record by reason, the largest first; sweeps write cycles instead of shares, and
+ * figures also those of each workload.
+ */
+function reasonsOf(record, workload) {
+  const counts = record.stalls_of?.[workload] ?? record.stalls ?? record.stall_cycles;
   if (!counts) return [];
   const all = Object.values(counts).reduce((sum, count) => sum + count, 0) || 1;
   const ink = (reason) => page.parts.find((part) => part.reasons.includes(reason))?.colour;
@@ -71,11 +74,21 @@ function crashesOf(record) {
     listed.length ? make("ul", {}, listed) : null];
 }
 
-function recordOf(record, repeats) {
-  const reasons = reasonsOf(record);
+/** Of several workloads the time is a mean, and that of each can be opened. */
+function timeOf(record, workload) {
+  const of = record.stalls_of ?? {};
+  const isMean = Object.keys(of).length > 1 && !of[workload];
+  const reasons = reasonsOf(record, workload);
+  const title = isMean ? "Where the time went, mean over the workloads" : "Where the time went";
+  const each = isMean ? Object.keys(of).map((name) =>
+    closed(`of ${name}`, () => sharesOf(reasonsOf(record, name)))) : [];
+  return titled(title, reasons.length ? [sharesOf(reasons), ...each] : []);
+}
+
+function recordOf(record, repeats, workload) {
   const command = record.command ?? repeats;
   return make("section", {},
-    titled("Where the time went", reasons.length ? [sharesOf(reasons)] : []),
+    timeOf(record, workload),
     crashesOf(record),
     titled("Again", command ? [commandBox(command)] : []),
     record.counters ? closed("Counters", () => countersOf(record.counters)) : null,
@@ -115,9 +128,9 @@ function showRow(section, row) {
     ...(source ? [excerptOf(source)] : []),
     ...titled("Where the time went", parts.length && mine.length !== 1 ? [sharesOf(parts)] : []),
     ...titled("Again", isOfRecords ? [] : row.commands.map(commandBox)),
-    ...(mine.length === 1 ? [recordOf(mine[0], repeats(0))] :
-      mine.map((record, at) =>
-        closed(label(record) || `record ${at + 1}`, () => recordOf(record, repeats(at))))));
+    ...(mine.length === 1 ? [recordOf(mine[0], repeats(0), row.values.workload)] :
+      mine.map((record, at) => closed(label(record) || `record ${at + 1}`,
+        () => recordOf(record, repeats(at), row.values.workload)))));
   if (!detail.open) detail.showModal();
   detail.scrollTop = 0;
 }

@@ -7,7 +7,7 @@ use crate::figures::FigureOptions;
 use crate::figures::programs::{MeasuredPrograms, ProgramValue};
 use seawall_ribbon::RibbonOptions;
 use seawall_sim::Machine;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A plan's point with the machine that it runs on.
@@ -105,7 +105,7 @@ impl<'a> Runs<'a> {
     pub(super) fn record(&self, series: &Series, options: &FigureOptions) -> Option<FigureRecord> {
         let (figure, plan) = (self.figure, self.plan);
         let (mut workloads, mut programs) = (Map::new(), BTreeMap::new());
-        let mut flushed = BTreeMap::new();
+        let (mut flushed, mut stalls_of) = (BTreeMap::new(), BTreeMap::new());
         let (mut stand_ins, mut values, mut is_right) = (Vec::new(), Vec::new(), true);
         for name in figure.columns(plan) {
             let ours = match plan.workloads().contains(&name) {
@@ -115,6 +115,7 @@ impl<'a> Runs<'a> {
             if let Some(OfWorkload { measured, cell }) = &ours {
                 is_right &= cell.broken.is_empty();
                 workloads.insert(name.to_owned(), json!(measured));
+                stalls_of.insert(name.to_owned(), cell.spent().to_json());
                 flushed.extend(Flushed::of(cell).map(|flushed| (name.to_owned(), flushed)));
                 stand_ins.push(*measured);
             }
@@ -140,6 +141,8 @@ impl<'a> Runs<'a> {
             workloads,
             programs,
             flushed,
+            stalls: mean_shares(&stalls_of),
+            stalls_of,
             paper_workloads: series.workloads.iter().map(|(k, v)| (k.clone(), json!(v))).collect(),
             paper_most: series.paper_most,
             far: self.far(series, &values),
@@ -166,6 +169,16 @@ impl<'a> Runs<'a> {
         }
         far
     }
+}
+
+/// The mean of each share, over the workloads.
+fn mean_shares(of: &BTreeMap<String, Map<String, Value>>) -> Map<String, Value> {
+    let Some(first) = of.values().next() else { return Map::new() };
+    let share = |workload: &Map<String, Value>, reason: &String| {
+        workload.get(reason).and_then(Value::as_f64).unwrap_or(0.0)
+    };
+    let mean = |reason| of.values().map(|it| share(it, reason)).sum::<f64>() / of.len() as f64;
+    first.keys().map(|reason| (reason.clone(), json!(mean(reason)))).collect()
 }
 
 pub(super) fn mean(values: &[f64], geometric: bool) -> f64 {

@@ -197,6 +197,8 @@ mod tests {
             workloads: Map::from_iter([("hash".to_owned(), json!(measured))]),
             programs: Default::default(),
             flushed: Default::default(),
+            stalls: Map::new(),
+            stalls_of: Default::default(),
             paper_workloads: Map::new(),
             paper_most: None,
             far: Vec::new(),
