@@ -17,6 +17,8 @@ mod findings;
 mod libraries;
 #[path = "programs/output.rs"]
 mod output;
+#[path = "programs/page.rs"]
+mod page;
 #[path = "programs/profile.rs"]
 mod profile;
 #[path = "programs/racy.rs"]
