@@ -6,8 +6,8 @@
 //! packages the crates that are published, in order, and looks for what they lack. `docs` runs the
 //! commands that the pages show, and compares the output; `gallery` draws the plots of that page.
 //! `c-libraries` makes the shared objects that C programs load. `python` builds the Python package
-//! and runs its tests. `counts` holds the instructions of the hot paths, and `regress` times two
-//! commits in turns.
+//! and runs its tests, `wheel` makes what is distributed of it. `counts` holds the instructions of
+//! the hot paths, and `regress` times two commits in turns.
 
 #![forbid(unsafe_code)]
 
@@ -22,16 +22,19 @@ mod sanitize;
 #[cfg(test)]
 mod surface;
 mod tidy;
+mod wheel;
 mod workspace;
 
 use anyhow::{Result, bail};
 use clib::Made;
+use python::Build;
 use sanitize::Tool;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
                      tidy | docs | gallery | package | counts [--write] | regress OLD [NEW] | \
-                     python --prepare | python [--more] [WORD-FOR-PYTEST ..] | \
+                     python --prepare | python [--as-tested] [--more] [WORD-FOR-PYTEST ..] | \
+                     wheel DIR [--source] | \
                      sanitize address|thread|miri | \
                      c-libraries DIR [--prefix PREFIX] [--machines]";
 
@@ -74,12 +77,12 @@ fn chore() -> Result<ExitCode> {
             python::prepare()?;
             Ok(ExitCode::SUCCESS)
         }
-        ["python", ref words @ ..] => {
-            let (more, words) = match words {
-                ["--more", words @ ..] => (true, words),
-                words => (false, words),
-            };
-            Ok(if python::run(more, words)? { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        ["python", ref words @ ..] => python(words),
+        ["wheel", folder, ref options @ ..] if !folder.starts_with('-') => {
+            if !wheel::run(folder, options)? {
+                bail!("{USAGE}");
+            }
+            Ok(ExitCode::SUCCESS)
         }
         ["sanitize", name] => match Tool::of_name(name) {
             Some(tool) => {
@@ -89,6 +92,20 @@ fn chore() -> Result<ExitCode> {
         },
         _ => bail!("{USAGE}"),
     }
+}
+
+/// `python`: options in front, words for pytest behind them.
+fn python(words: &[&str]) -> Result<ExitCode> {
+    let (mut build, mut more, mut rest) = (Build::Alone, false, words);
+    while let [first, others @ ..] = rest {
+        match *first {
+            "--as-tested" => build = Build::AsTested,
+            "--more" => more = true,
+            _ => break,
+        }
+        rest = others;
+    }
+    Ok(if python::run(build, more, rest)? { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn tidy() -> Result<ExitCode> {

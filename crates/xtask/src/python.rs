@@ -1,9 +1,12 @@
 //! Builds the Python package into an environment of its own, checks its types, and runs its tests.
 //!
 //! Needs a Python with `venv`, and once the packages of `crates/python/requirements.txt`; with
-//! `--more` also those of `requirements-more.txt`, by which the notebooks and the examples run. The
-//! module is built as `cargo test` builds its crates, so that little is compiled twice; what the
-//! package finds is compared with what the command `seawall` of the same sources prints.
+//! `--more` also those of `requirements-more.txt`, by which the notebooks and the examples run.
+//! Cargo builds the module, and it is put where `maturin develop` would put it. What the package
+//! finds is compared with what the command `seawall` of the same sources prints.
+//!
+//! After `cargo test --workspace`, `--as-tested` takes what that has compiled. Otherwise cargo
+//! compiles nearly all crates again: without the features that only tests ask for, they are others.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -14,15 +17,15 @@ use std::process::Command;
 const MINOR_MIN: u32 = 10;
 
 /// Where everything is.
-struct Places {
+pub(crate) struct Places {
     package: PathBuf,
-    target: PathBuf,
+    pub(crate) target: PathBuf,
     /// The environment.
     venv: PathBuf,
 }
 
 impl Places {
-    fn find() -> Result<Places> {
+    pub(crate) fn find() -> Result<Places> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
         let venv = target.join("python");
@@ -30,7 +33,7 @@ impl Places {
     }
 
     /// A program of the environment, run where the package is.
-    fn tool(&self, name: &str) -> Command {
+    pub(crate) fn tool(&self, name: &str) -> Command {
         let mut command = Command::new(self.venv.join("bin").join(name));
         command.current_dir(&self.package);
         command.env("VIRTUAL_ENV", &self.venv).env("CARGO_TARGET_DIR", &self.target);
@@ -39,17 +42,51 @@ impl Places {
     }
 }
 
+/// What cargo builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// The module and the command.
+    Alone,
+    /// As `cargo test --workspace` does.
+    AsTested,
+}
+
+impl Build {
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Build::Alone => &["-p", "seawall-cli", "-p", "seawall-python"],
+            Build::AsTested => &["--workspace", "--lib", "--bins", "--tests"],
+        }
+    }
+}
+
 /// Builds and tests the package; pytest gets `words` too. True if all holds.
-pub(crate) fn run(more: bool, words: &[&str]) -> Result<bool> {
+pub(crate) fn run(build: Build, more: bool, words: &[&str]) -> Result<bool> {
     let places = Places::find()?;
     environment(&places, more)?;
-    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.current_dir(&places.package);
-    build.args(["build", "--locked", "-p", "seawall-cli", "-p", "seawall-python"]);
-    done(&mut build)?;
-    done(places.tool("maturin").args(["develop", "--quiet", "--locked"]))?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(&places.package).args(["build", "--locked"]).args(build.words());
+    done(&mut cargo)?;
+    install(&places)?;
     let is_typed = is_done(&mut places.tool("mypy"))?;
     Ok(is_done(places.tool("pytest").args(words))? && is_typed)
+}
+
+/// Puts the module into the package, and the package into the environment, from where it is.
+fn install(places: &Places) -> Result<()> {
+    let built = places.target.join("debug/lib_seawall.so");
+    let sources = places.package.join("python");
+    let module = sources.join("seawall/_seawall.abi3.so");
+    // A process that has the old one open keeps it.
+    let part = sources.join("seawall/_seawall.part.so");
+    fs::copy(&built, &part).with_context(|| built.display().to_string())?;
+    fs::rename(&part, &module).with_context(|| module.display().to_string())?;
+    let mut ask = places.tool("python");
+    ask.args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]);
+    let said = ask.output().with_context(|| shown(&ask))?;
+    let packages = PathBuf::from(String::from_utf8_lossy(&said.stdout).trim());
+    let list = packages.join("seawall.pth");
+    fs::write(&list, format!("{}\n", sources.display())).with_context(|| list.display().to_string())
 }
 
 /// Makes the environment alone, which is what needs a network.
@@ -58,7 +95,7 @@ pub(crate) fn prepare() -> Result<()> {
 }
 
 /// Makes the environment, unless it is there with what is required.
-fn environment(places: &Places, more: bool) -> Result<()> {
+pub(crate) fn environment(places: &Places, more: bool) -> Result<()> {
     let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
     let version = version_of(&python)?;
     let mark = places.venv.join("installed.txt");
@@ -106,7 +143,7 @@ fn is_done(command: &mut Command) -> Result<bool> {
     Ok(command.status().with_context(|| format!("cannot run {}", shown(command)))?.success())
 }
 
-fn done(command: &mut Command) -> Result<()> {
+pub(crate) fn done(command: &mut Command) -> Result<()> {
     match is_done(command)? {
         true => Ok(()),
         false => bail!("{} failed; its messages are above", shown(command)),
