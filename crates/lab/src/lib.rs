@@ -14,6 +14,10 @@
 // They panic when standard error is closed.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
+// Loaded, so that its code is found; see Cargo.toml.
+#[cfg(test)]
+extern crate seawall_lab as _;
+
 mod cell;
 mod commands;
 mod engine;
