@@ -4,7 +4,7 @@
 //! Each point runs a few times without checks on one host thread, in turns with the toy, which runs
 //! the same program; the medians count. Rates differ by half between hosts, and between minutes on
 //! a shared one; the ratio to the toy does not. The program that gem5 was timed with runs last,
-//! beside what gem5 needed for it. [`instructions`] counts what Valgrind can.
+//! beside what gem5 needed for it. Instructions are what Valgrind counts.
 
 use crate::LabError;
 use crate::MACHINE;
