@@ -98,7 +98,7 @@ impl Build {
         };
         if !tree.exists() {
             let place = tree.to_str().context("a folder that git can name")?;
-            git(&["worktree", "add", "--detach", "--force", place], root)?;
+            git(&["worktree", "add", "--quiet", "--detach", "--force", place], root)?;
         }
         git(&["checkout", "--quiet", "--detach", commit], &tree)
             .with_context(|| format!("no commit {commit}"))?;
