@@ -4,19 +4,16 @@
 //! path that takes 3 % more instructions than the file says is a problem, and so is one that takes
 //! 3 % fewer, as the file then hides the next loss. `counts --write` writes the file.
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use crate::hot::{Library, printed, simulator};
+use crate::workspace::cargo;
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 /// By how much a count may differ.
 const ROOM: f64 = 0.03;
-
-/// The points of the simulator.
-const DESIGNS: &str = "clwb,lbpp,bsp-lbpp,hops,asap";
-const CORES: &str = "1,32";
 
 /// How often a path of the library runs; it also runs three times as often.
 const TIMES: u64 = 2000;
@@ -34,9 +31,16 @@ type Counts = BTreeMap<String, f64>;
 pub(crate) fn run(writes: bool) -> Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let place = root.join("validation/instructions.toml");
-    let mut found = simulator(&root)?;
-    found.extend(library(&root)?);
-    let compiler = text(Command::new("rustc").arg("--version"))?;
+    let mut seawall = cargo(&root);
+    seawall.args(["run", "--release", "--quiet", "--locked", "--"]);
+    let words = ["--instructions", "--references", "1000"];
+    let mut found = Counts::from_iter(simulator(seawall, &words, "instructions_per_reference")?);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+    let library = Library::build(&root, &target)?;
+    for name in &library.names {
+        found.insert(format!("lib {name}"), per_run(&library.program, name)?);
+    }
+    let compiler = printed(Command::new("rustc").arg("--version"))?;
     if writes {
         fs::write(&place, file(compiler.trim(), &found)).context("validation/instructions.toml")?;
         return Ok(true);
@@ -81,47 +85,6 @@ fn read(text: &str) -> Result<Counts> {
     .collect()
 }
 
-/// The simulator's points, as `bench sim` counts them.
-fn simulator(root: &Path) -> Result<Counts> {
-    let folder = std::env::temp_dir().join(format!("seawall-counts-{}", std::process::id()));
-    fs::create_dir_all(&folder)?;
-    let json = folder.join("counts.json");
-    let mut command = cargo(root, &["run", "--release", "--quiet", "--locked", "--"]);
-    command.args(["bench", "sim", "--instructions", "--runs", "1", "--references", "1000"]);
-    command.args(["-w", "hash", "-d", DESIGNS, "--cores", CORES, "--json"]).arg(&json);
-    let printed = text(&mut command);
-    let records = printed.and_then(|_| Ok(fs::read_to_string(&json)?));
-    fs::remove_dir_all(&folder)?;
-    records?.lines().map(point).collect()
-}
-
-fn point(line: &str) -> Result<(String, f64)> {
-    let record: Value = serde_json::from_str(line)?;
-    let word = |key: &str| record[key].as_str().map(str::to_owned);
-    let name = word("workload").zip(word("design")).zip(record["cores"].as_u64());
-    let count = record["instructions_per_reference"].as_f64();
-    let (((workload, design), cores), count) = name.zip(count).context("a record of bench sim")?;
-    Ok((format!("sim {workload} {design} {cores}"), count))
-}
-
-/// The paths of `crates/seawall/benches/paths.rs`.
-fn library(root: &Path) -> Result<Counts> {
-    let mut build = cargo(root, &["bench", "--no-run", "--locked", "-p", "seawall"]);
-    build.args(["--bench", "paths", "--message-format", "json"]);
-    let program = executable(&text(&mut build)?)?;
-    let names = text(&mut Command::new(&program))?;
-    names.lines().map(|name| Ok((format!("lib {name}"), per_run(&program, name)?))).collect()
-}
-
-/// The executable that cargo's messages name last.
-fn executable(messages: &str) -> Result<PathBuf> {
-    let of = |line: &str| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        Some(PathBuf::from(message["executable"].as_str()?))
-    };
-    messages.lines().rev().find_map(of).context("cargo names no executable")
-}
-
 /// Instructions of one run of a path.
 fn per_run(program: &Path, name: &str) -> Result<f64> {
     let few = collected(program, name, TIMES)?;
@@ -138,21 +101,6 @@ fn collected(program: &Path, name: &str, times: u64) -> Result<u64> {
     let log = String::from_utf8_lossy(&output.stderr);
     let count = log.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse().ok());
     count.with_context(|| format!("valgrind, on the path {name}: {log}"))
-}
-
-fn cargo(root: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root).args(words);
-    command
-}
-
-/// What a command prints.
-fn text(command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        bail!("{command:?} failed");
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 #[cfg(test)]

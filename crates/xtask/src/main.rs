@@ -15,6 +15,7 @@ mod clib;
 mod counts;
 mod docs;
 mod gallery;
+mod hot;
 mod package;
 mod python;
 mod regress;

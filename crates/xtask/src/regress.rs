@@ -4,12 +4,12 @@
 //! by is noise: a row has moved if the median of new over old lies outside everything that old over
 //! old was. The rows are those of `seawall bench sim`, and the paths of the library.
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use crate::hot::{Library, printed, simulator};
+use crate::workspace::cargo;
+use anyhow::{Result, bail};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 /// Rounds, each of three runs of everything.
@@ -17,8 +17,6 @@ const ROUNDS: usize = 7;
 
 /// How often a path of the library runs.
 const TIMES: u64 = 100_000;
-
-const DESIGNS: &str = "clwb,lbpp,bsp-lbpp,hops,asap";
 
 /// What a round took for each row, in any unit.
 type Costs = BTreeMap<String, f64>;
@@ -29,7 +27,7 @@ pub(crate) fn run(old: &str, new: Option<&str>) -> Result<()> {
     let old = Build::of_commit(&root, "old", old)?;
     let new = match new {
         Some(commit) => Build::of_commit(&root, "new", commit)?,
-        None => Build::of_tree(&root, root.clone(), root.join("target"))?,
+        None => Build::of_tree(&root, &root.join("target"))?,
     };
     let mut pairs: BTreeMap<String, Pairs> = BTreeMap::new();
     for round in 1..=ROUNDS {
@@ -85,83 +83,54 @@ impl Pairs {
 /// What is timed, built.
 struct Build {
     seawall: PathBuf,
-    paths: Option<PathBuf>,
+    library: Option<Library>,
 }
 
 impl Build {
-    /// A commit, checked out in a folder of its own under `target`.
+    /// A commit, in a clone of its own under `target`.
     fn of_commit(root: &Path, side: &str, commit: &str) -> Result<Build> {
         let tree = root.join("target/regress").join(side);
-        let git = |words: &[&str], at: &Path| {
-            let status = Command::new("git").args(words).current_dir(at).status()?;
-            if status.success() { Ok(()) } else { bail!("git {} failed", words.join(" ")) }
+        let git = |at: &Path| {
+            let mut command = Command::new("git");
+            command.current_dir(at);
+            command
         };
-        if !tree.exists() {
-            let place = tree.to_str().context("a folder that git can name")?;
-            git(&["worktree", "add", "--quiet", "--detach", "--force", place], root)?;
+        let meant = format!("{commit}^{{commit}}");
+        let hash = printed(git(root).args(["rev-parse", "--verify", &meant]))?;
+        if !tree.join(".git").exists() {
+            let clone = ["clone", "--quiet", "--shared", "--no-checkout", "."];
+            printed(git(root).args(clone).arg(&tree))?;
         }
-        git(&["checkout", "--quiet", "--detach", commit], &tree)
-            .with_context(|| format!("no commit {commit}"))?;
-        Build::of_tree(root, tree.clone(), tree.join("target"))
+        printed(git(&tree).args(["fetch", "--quiet", "origin", hash.trim()]))?;
+        printed(git(&tree).args(["checkout", "--quiet", "--detach", hash.trim()]))?;
+        Build::of_tree(&tree, &tree.join("target"))
     }
 
-    fn of_tree(root: &Path, tree: PathBuf, target: PathBuf) -> Result<Build> {
-        eprintln!("building {}", tree.strip_prefix(root).unwrap_or(&tree).display());
-        let cargo = |words: &[&str]| {
-            let mut command = Command::new("cargo");
-            command.args(words).current_dir(&tree).env("CARGO_TARGET_DIR", &target);
-            command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()
-        };
-        if !cargo(&["build", "--release", "--locked", "-p", "seawall-cli"])?.status.success() {
-            bail!("it cannot be built");
-        }
-        let words = ["bench", "--no-run", "--locked", "-p", "seawall", "--bench", "paths"];
-        let messages = cargo(&[&words[..], &["--message-format", "json"]].concat())?.stdout;
-        let paths = String::from_utf8_lossy(&messages).lines().rev().find_map(|line| {
-            let message: Value = serde_json::from_str(line).ok()?;
-            Some(PathBuf::from(message["executable"].as_str()?))
-        });
-        Ok(Build { seawall: target.join("release/seawall"), paths })
+    fn of_tree(tree: &Path, target: &Path) -> Result<Build> {
+        eprintln!("building {}", tree.display());
+        let mut build = cargo(tree);
+        build.args(["build", "--release", "--locked", "-p", "seawall-cli"]);
+        printed(build.env("CARGO_TARGET_DIR", target))?;
+        // Older commits have no such program.
+        let has_paths = tree.join("crates/seawall/benches/paths.rs").exists();
+        let library = has_paths.then(|| Library::build(tree, target)).transpose()?;
+        Ok(Build { seawall: target.join("release/seawall"), library })
     }
 
     /// Runs everything once.
     fn costs(&self) -> Result<Costs> {
-        let mut costs = self.simulator()?;
-        if let Some(program) = &self.paths {
-            let names = Command::new(program).output()?.stdout;
-            for name in String::from_utf8(names)?.lines() {
+        let speeds = simulator(Command::new(&self.seawall), &[], "references_per_second")?;
+        let mut costs: Costs =
+            speeds.into_iter().map(|(name, speed)| (name, 1e9 / speed)).collect();
+        if let Some(Library { program, names }) = &self.library {
+            for name in names {
                 let begun = Instant::now();
-                let status = Command::new(program).args([name, &TIMES.to_string()]).status()?;
-                if status.success() {
-                    costs.insert(format!("lib {name}"), begun.elapsed().as_secs_f64());
-                }
+                printed(Command::new(program).args([name, &TIMES.to_string()]))?;
+                costs.insert(format!("lib {name}"), begun.elapsed().as_secs_f64());
             }
         }
         Ok(costs)
     }
-
-    fn simulator(&self) -> Result<Costs> {
-        let json = std::env::temp_dir().join(format!("seawall-regress-{}", std::process::id()));
-        let mut command = Command::new(&self.seawall);
-        command.args(["bench", "sim", "--runs", "1", "-w", "hash", "-d", DESIGNS, "--json"]);
-        let output = command.arg(&json).stdin(Stdio::null()).output()?;
-        if !output.status.success() {
-            bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        let records = fs::read_to_string(&json)?;
-        fs::remove_file(&json)?;
-        records.lines().map(point).collect()
-    }
-}
-
-/// A record of `bench sim`: its row, and the time of a reference.
-fn point(line: &str) -> Result<(String, f64)> {
-    let record: Value = serde_json::from_str(line)?;
-    let word = |key: &str| record[key].as_str();
-    let name = word("workload").zip(word("design")).zip(record["cores"].as_u64());
-    let speed = record["references_per_second"].as_f64();
-    let (((workload, design), cores), speed) = name.zip(speed).context("a record of bench sim")?;
-    Ok((format!("sim {workload} {design} {cores}"), 1e9 / speed))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 mod arrows;
 mod circles;
@@ -81,7 +82,32 @@ pub(crate) fn check_workspace() -> Result<(usize, Vec<Problem>)> {
     problems.extend(format::check(&texts, &root)?);
     problems.extend(packages.iter().flat_map(arrows::check));
     problems.extend(packages.iter().flat_map(flaws::check_manifests));
+    problems.extend(no_text(&root)?);
     Ok((texts.len(), problems))
+}
+
+/// Files that git keeps and that nobody can read: packages and programs do not belong into the
+/// history. Without git there is nothing to ask.
+fn no_text(root: &Path) -> Result<Vec<Problem>> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
+    let Ok(listed) = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    else {
+        return Ok(Vec::new());
+    };
+    let files = listed.split('\0').filter(|file| root.join(file).is_file());
+    let mut problems = Vec::new();
+    for file in files {
+        let bytes = fs::read(root.join(file)).with_context(|| file.to_owned())?;
+        if !is_text(&bytes) {
+            let what = "no text; leave it out of the repository".into();
+            problems.push(Problem { file: file.into(), line: 0, what });
+        }
+    }
+    Ok(problems)
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
 }
 
 /// All Rust and Markdown files under `root`, in the order of their names. What a link leads to is
@@ -121,6 +147,12 @@ mod tests {
     fn the_whole_workspace_is_looked_at() {
         let (files, _) = check_workspace().unwrap();
         assert!(files > 50, "only {files} files were found");
+    }
+
+    #[test]
+    fn a_package_is_no_text() {
+        assert!(is_text("a name: \u{e9}\n".as_bytes()) && is_text(b""));
+        assert!(!is_text(b"PK\x03\x04\x00") && !is_text(&[0xff, 0xfe]));
     }
 
     #[test]
