@@ -517,6 +517,20 @@ fn the_simulator_is_timed_beside_gem5() {
 }
 
 #[test]
+fn instructions_are_counted_of_a_point_alone_and_only_where_valgrind_is() {
+    let point = ["bench", "sim", "--machine", "desktop", "--cores", "1", "-w", "queue", "-d", "lb"];
+    let alone = run(0, &[&point[..], &["--references", "2000", "--alone"]].concat());
+    let references = alone.strip_prefix("references ").map(|number| number.trim().parse::<u64>());
+    assert!(matches!(references, Some(Ok(1000..4000))), "{alone}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
+    let output = command.args(point).arg("--instructions").env("PATH", "").output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("Valgrind") && said.contains("leave the option out"), "{said}");
+    assert!(!said.contains("done"), "before anything is timed: {said}");
+}
+
+#[test]
 fn everything_can_be_listed_and_shown() {
     for (what, word) in [
         ("designs", "lbpp"),

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+#[path = "shared/embedded.rs"]
+mod embedded;
 #[path = "programs/entry.rs"]
 mod entry;
 #[path = "programs/features.rs"]

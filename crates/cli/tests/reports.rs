@@ -1,6 +1,10 @@
 //! Reports in HTML from outside: they have the records of `--json`, the command as it was typed,
 //! and commands that repeat what they show. What a browser makes of them: `scripts/browser.sh`.
 
+#[path = "shared/embedded.rs"]
+mod embedded;
+
+use embedded::embedded;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,13 +62,7 @@ struct Report {
 
 impl Report {
     fn of(html: String) -> Report {
-        let json = |id: &str| -> Value {
-            let head = format!("<script type=\"application/json\" id=\"{id}\">");
-            let from = html.find(&head).expect("a report has its data") + head.len();
-            let end = from + html[from..].find("</script>").unwrap();
-            serde_json::from_str(&html[from..end]).expect("they are JSON")
-        };
-        let (page, records) = (json("page"), json("records"));
+        let (page, records) = (embedded(&html, "page"), embedded(&html, "records"));
         Report { page, records: records.as_array().unwrap().clone(), html }
     }
 

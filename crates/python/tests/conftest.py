@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any, Callable
 
@@ -56,6 +59,20 @@ def without_times(lines: str) -> Any:
         return [without(it) for it in value] if isinstance(value, list) else value
 
     return [without(json.loads(line)) for line in lines.splitlines()]
+
+
+def killed(program: str, here: Path, lines: int, seconds: float) -> list[int]:
+    """Runs a program that prints numbers, and kills it some time after so many; all that it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=here
+    )
+    assert process.stdout is not None
+    printed = [int(process.stdout.readline()) for _ in range(lines)]
+    time.sleep(seconds)
+    os.kill(process.pid, signal.SIGKILL)
+    printed += map(int, process.stdout.read().split("\n")[:-1])
+    process.wait()
+    return printed
 
 
 @pytest.fixture(scope="session")

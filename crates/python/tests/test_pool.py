@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import seawall
+from conftest import killed
 
 
 def contents(pool: seawall.Pool) -> dict[str, dict[bytes, bytes]]:
@@ -82,15 +79,7 @@ for number in range(1, 1 << 40):
 def test_a_process_that_is_killed_leaves_whole_transactions_and_all_that_ended(here: Path) -> None:
     for round in range(6):
         (here / "x.pool").unlink(missing_ok=True)
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, cwd=here
-        )
-        assert process.stdout is not None
-        printed = [int(process.stdout.readline()) for _ in range(10 + round)]
-        time.sleep(0.0017 * (round + 1))
-        os.kill(process.pid, signal.SIGKILL)
-        printed += map(int, process.stdout.read().split("\n")[:-1])
-        process.wait()
+        printed = killed(KILLED, here, 10 + round, 0.0017 * (round + 1))
         with seawall.open("x.pool") as pool:
             found = contents(pool)
             values = set(found["first"].values()) | set(found["second"].values())

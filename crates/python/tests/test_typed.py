@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import seawall
+from conftest import killed
 
 
 @dataclass
@@ -166,15 +162,7 @@ class Account:
 def test_after_a_kill_records_are_whole_and_of_their_type(here: Path) -> None:
     for round in range(6):
         (here / "x.pool").unlink(missing_ok=True)
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, cwd=here
-        )
-        assert process.stdout is not None
-        printed = int(process.stdout.readline())
-        time.sleep(0.0013 * round)
-        os.kill(process.pid, signal.SIGKILL)
-        printed = max([printed, *map(int, process.stdout.read().split("\n")[:-1])])
-        process.wait()
+        printed = max(killed(KILLED, here, 1, 0.0013 * round))
         with seawall.open("x.pool") as pool:
             one, other = pool.typed("one", Account), pool.typed("other", Account)
             number = one["a"].cents

@@ -6,9 +6,9 @@
 
 use seawall::{Error, Map, MapField, Options, Persist};
 use seawall_collections::{KvMap, MapOptions};
-use seawall_memory::{Addr, Memory};
-use seawall_native::{Pool as File, PoolOptions};
-use seawall_runtime::{Heap, HeapOptions, Logging, Session, TxError};
+use seawall_memory::Addr;
+use seawall_native::{NativeMemory, Pool as File, PoolOptions};
+use seawall_runtime::{Heap, HeapOptions, Logging, Session};
 use std::hint::black_box;
 
 const KEYS: u64 = 1000;
@@ -79,70 +79,59 @@ fn maps(times: u64, way: Way) -> Outcome {
     Ok(())
 }
 
-/// The table of byte strings without a field around it.
-fn kv_get(times: u64) -> Outcome {
-    let options = HeapOptions { threads: 1, ..HeapOptions::default() };
-    let file = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
-    let file = File::temporary(options.pm_bytes(), &file)?;
-    let memory = file.memory(0);
-    let heap = Heap::create(&memory, "paths", 1, &options)?;
-    let mut session = heap.join(&memory);
-    let small = MapOptions { segment_lines: 16, depth: 1 };
-    let map = session.transaction(|tx| KvMap::create(tx, heap.root(), &small))?;
-    for key in 0..KEYS {
-        map.insert(&mut session, &key.to_le_bytes(), &key.to_le_bytes())?;
-    }
-    for i in 0..times {
-        black_box(map.get(&memory, &(i % KEYS).to_le_bytes()));
-    }
-    Ok(())
-}
+/// A session on a mapped pool.
+type Work<'m> = Session<'m, NativeMemory<'m>>;
 
 /// Runs `work` in a session on a new heap.
-fn in_heap(work: impl FnOnce(&mut dyn Paths) -> Result<(), TxError>) -> Outcome {
+fn in_heap(work: impl FnOnce(&mut Work<'_>) -> Outcome) -> Outcome {
     let options = HeapOptions { threads: 1, root_bytes: 64, in_place: true, ..Default::default() };
     let file = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
     let file = File::temporary(options.pm_bytes(), &file)?;
     let memory = file.memory(0);
     let heap = Heap::create(&memory, "paths", 1, &options)?;
-    let mut session = heap.join(&memory);
-    Ok(work(&mut session)?)
+    work(&mut heap.join(&memory))
 }
 
-/// The paths of a session.
-trait Paths {
-    fn change(&mut self, times: u64, kind: Logging, bytes: u64) -> Result<(), TxError>;
-    fn alloc_free(&mut self, times: u64) -> Result<(), TxError>;
+/// The table of byte strings without a field around it.
+fn kv_get(times: u64) -> Outcome {
+    in_heap(|session| {
+        let (link, small) = (session.heap().root(), MapOptions { segment_lines: 16, depth: 1 });
+        let map = session.transaction(|tx| KvMap::create(tx, link, &small))?;
+        for key in 0..KEYS {
+            map.insert(session, &key.to_le_bytes(), &key.to_le_bytes())?;
+        }
+        for i in 0..times {
+            black_box(map.get(session.memory(), &(i % KEYS).to_le_bytes()));
+        }
+        Ok(())
+    })
 }
 
-impl<M: Memory> Paths for Session<'_, M> {
-    fn change(&mut self, times: u64, kind: Logging, bytes: u64) -> Result<(), TxError> {
-        let at: Addr = self.transaction(|tx| tx.alloc(bytes))?;
+/// Transactions that each add and write one range.
+fn changes(times: u64, kind: Logging, bytes: u64) -> Outcome {
+    in_heap(|session| {
+        let at: Addr = session.transaction(|tx| tx.alloc(bytes))?;
         let mut content = vec![0; bytes as usize];
-        (0..times).try_for_each(|i| {
+        for i in 0..times {
             content.fill(i as u8);
-            self.transaction_with(kind, |tx| {
+            session.transaction_with(kind, |tx| {
                 tx.add(&[(at, bytes)])?;
                 tx.write(at, &content)
-            })
-        })
-    }
-
-    fn alloc_free(&mut self, times: u64) -> Result<(), TxError> {
-        let link = self.heap().root();
-        (0..times).try_for_each(|_| {
-            self.alloc_into(link, 64, &[])?;
-            self.free_from(link)
-        })
-    }
-}
-
-fn changes(times: u64, kind: Logging, bytes: u64) -> Outcome {
-    in_heap(|session| session.change(times, kind, bytes))
+            })?;
+        }
+        Ok(())
+    })
 }
 
 fn alloc_free(times: u64) -> Outcome {
-    in_heap(|session| session.alloc_free(times))
+    in_heap(|session| {
+        let link = session.heap().root();
+        for _ in 0..times {
+            session.alloc_into(link, 64, &[])?;
+            session.free_from(link)?;
+        }
+        Ok(())
+    })
 }
 
 fn main() -> Outcome {

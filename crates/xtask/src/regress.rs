@@ -6,7 +6,7 @@
 
 use crate::hot::{Library, printed, simulator};
 use crate::workspace::cargo;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -96,7 +96,8 @@ impl Build {
             command
         };
         let meant = format!("{commit}^{{commit}}");
-        let hash = printed(git(root).args(["rev-parse", "--verify", &meant]))?;
+        let hash = printed(git(root).args(["rev-parse", "--verify", "--quiet", &meant]))
+            .with_context(|| format!("{commit} is no commit here"))?;
         if !tree.join(".git").exists() {
             let clone = ["clone", "--quiet", "--shared", "--no-checkout", "."];
             printed(git(root).args(clone).arg(&tree))?;

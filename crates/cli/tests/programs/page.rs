@@ -1,15 +1,8 @@
 //! The page of a program, `--html`: it has the numbers of the records, and what crashes came to.
 
+use super::embedded::embedded;
 use super::{Place, without_gcc};
 use serde_json::Value;
-
-/// The JSON that a page has under that name.
-fn part(html: &str, id: &str) -> Value {
-    let head = format!("<script type=\"application/json\" id=\"{id}\">");
-    let from = html.find(&head).expect("a page has its data") + head.len();
-    let end = from + html[from..].find("</script>").expect("it ends");
-    serde_json::from_str(&html[from..end]).expect("it is JSON")
-}
 
 #[test]
 fn a_page_of_a_program_has_its_records_and_what_crashes_came_to() {
@@ -27,7 +20,7 @@ fn a_page_of_a_program_has_its_records_and_what_crashes_came_to() {
     );
     let read = |name: &str| std::fs::read_to_string(place.folder.path().join(name)).unwrap();
     let html = read("page.html");
-    let (page, records) = (part(&html, "page"), part(&html, "records"));
+    let (page, records) = (embedded(&html, "page"), embedded(&html, "records"));
     let lines: Vec<Value> =
         read("a.json").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(records.as_array(), Some(&lines), "the records of --json");

@@ -314,6 +314,9 @@ impl Experiment for BenchOptions {
     ) -> Result<Bench, LabError> {
         in_range("--runs", options.runs as u64, 1, 1000)?;
         in_range("--references", options.references, 1000, 1 << 40)?;
+        if options.instructions {
+            instructions::check()?;
+        }
         let mut points = Vec::new();
         for &cores in &options.cores {
             let timed = plan(&options, options.workloads.clone(), options.designs.clone(), cores)?;

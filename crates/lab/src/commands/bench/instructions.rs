@@ -18,6 +18,14 @@ const REFERENCES: u64 = 100_000;
 /// What a run of a point alone prints in front of its references.
 pub(super) const ALONE: &str = "references";
 
+/// Refuses to begin where nothing can be counted.
+///
+/// # Errors
+/// Without Valgrind.
+pub(super) fn check() -> Result<(), LabError> {
+    Command::new("valgrind").arg("--version").output().map(drop).map_err(failed)
+}
+
 /// Instructions for a reference of `point`.
 ///
 /// # Errors
