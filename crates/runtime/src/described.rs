@@ -22,6 +22,7 @@ use crate::typed::types;
 use crate::{AccessError, Heap, HeapError, Session, TxError};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// A type: what a program says of a struct.
@@ -137,7 +138,7 @@ impl From<AccessError> for DescribedError {
 struct Kind {
     name: String,
     entry: Entry,
-    pointers: Box<[Place]>,
+    pointers: Arc<[Place]>,
 }
 
 impl Kind {

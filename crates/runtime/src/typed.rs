@@ -245,7 +245,7 @@ pub fn create<R: Branded, T, E: From<HeapError>>(
 ) -> Result<T, E> {
     changes::check_options::<R>(options)?;
     let fill = |layout: &Layout| type_table::name_all::<R, _>(memory, layout);
-    let (_, reached_shape) = all_from::<R::In<'static>>();
+    let reached_shape = all_from::<R::In<'static>>().shape;
     let heap = Heap::create_for(memory, (name, uuid), options, reached_shape, fill)?;
     in_scope::<R, T, E>(memory, heap, Recovered::default(), body)
 }

@@ -18,13 +18,17 @@ const OPERATIONS: u64 = 14;
 const APP_OPERATIONS: u64 = 5;
 const BATCHES: u64 = 2;
 /// Bytes of all images of a run, and of all of a recovery: a large pool is crashed at fewer of its
-/// stores and fences.
-const BYTES: u64 = 1 << 32;
-const BYTES_OF_RECOVERY: u64 = 1 << 28;
+/// stores and fences. In the long run, `SEAWALL_IMAGES=4`, they are so many times as many.
+const BYTES: u64 = 1 << 30;
+const BYTES_OF_RECOVERY: u64 = 1 << 26;
+
+fn times() -> u64 {
+    std::env::var("SEAWALL_IMAGES").map_or(1, |times| times.parse().expect("a number"))
+}
 
 /// One in how many of a run's stores and fences is crashed so that all images have `bytes` at most.
 fn one_within(bytes: u64, moments: &[Moment], pool: u64) -> u64 {
-    (moments.len() as u64 * pool / bytes).max(1)
+    (moments.len() as u64 * pool / (bytes * times())).max(1)
 }
 
 /// Calls `check` with images of crashes at every store and fence: many before a fence, few

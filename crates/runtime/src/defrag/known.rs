@@ -7,6 +7,7 @@ use crate::heap::{Heap, type_table};
 use crate::persist::pointers::{Place, Shapes, all_from};
 use crate::persist::{Branded, Persist};
 use seawall_memory::Memory;
+use std::sync::Arc;
 
 /// The types of a program, and their numbers in a pool.
 pub(crate) struct Known {
@@ -14,18 +15,18 @@ pub(crate) struct Known {
     root_shape: u64,
     root_bytes: u64,
     reached_shape: u64,
-    root: Box<[Place]>,
+    root: Arc<[Place]>,
     /// By number; `None` for types that the program has not named.
-    types: Vec<Option<Box<[Place]>>>,
+    types: Vec<Option<Arc<[Place]>>>,
 }
 
 impl Known {
     pub(crate) fn of<R: Branded>() -> Known {
-        let shapes = Shapes::reached_from::<R::In<'static>>();
+        let all = all_from::<R::In<'static>>();
         let root_shape = <R::In<'static> as Persist<'static>>::SHAPE;
         let root_bytes = <R::In<'static> as Persist<'static>>::SIZE;
-        let root = shapes.pointers(root_shape).map(Box::from).unwrap_or_default();
-        let (_, reached_shape) = all_from::<R::In<'static>>();
+        let root = all.shapes.pointers(root_shape).cloned().unwrap_or_default();
+        let (shapes, reached_shape) = (all.shapes.clone(), all.shape);
         Known { shapes, root_shape, root_bytes, reached_shape, root, types: Vec::new() }
     }
 
@@ -42,7 +43,7 @@ impl Known {
     }
 
     pub(crate) fn add<T: Branded>(&mut self) {
-        self.shapes.add(Shapes::reached_from::<T::In<'static>>());
+        self.shapes.add(&all_from::<T::In<'static>>().shapes);
     }
 
     /// Looks up the numbers of the types in this heap.
@@ -58,7 +59,7 @@ impl Known {
         }
         self.types = vec![None; TYPES_MAX as usize + 1];
         for (number, shape) in type_table::shapes(heap, memory)? {
-            self.types[number as usize] = self.shapes.pointers(shape).map(Box::from);
+            self.types[number as usize] = self.shapes.pointers(shape).cloned();
         }
         Ok(())
     }

@@ -94,8 +94,8 @@ pub(crate) fn described<M: Memory>(memory: &M, layout: &Layout) -> Vec<(u64, Str
 /// Gives the first numbers of a new heap to the root's struct and to those that the root leads to,
 /// so that a program with other types learns what has changed, even of types without objects.
 pub(crate) fn name_all<R: Branded, M: Memory>(memory: &M, layout: &Layout) {
-    let (all, _) = all_from::<R::In<'static>>();
-    let texts = all.iter().map(|target| (target, text_by(target.name, target.fields)));
+    let all = all_from::<R::In<'static>>();
+    let texts = all.types.iter().map(|target| (target, text_by(target.name, target.fields)));
     let structs = texts.filter(|(target, text)| text.contains(OPEN) && target.bytes < SIZE_LIMIT);
     let mut named = FxHashSet::default();
     let first = structs.filter(|(target, _)| named.insert(target.shape));

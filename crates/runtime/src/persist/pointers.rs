@@ -5,7 +5,8 @@
 //! pointers, before any object is read.
 
 use super::{Persist, shape};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Collects the pointers of one type; called by the code of `#[derive(Persist)]`.
 #[derive(Debug, Default)]
@@ -56,63 +57,74 @@ impl Pointers {
     }
 }
 
-/// Returns a type with all types that it leads to, each once, and a hash of all of them: of their
-/// shapes, and of which pointer leads to which.
-pub(crate) fn all_from<'p, T: Persist<'p>>() -> (Vec<Target>, u64) {
-    let mut all = vec![Target::of::<T>()];
-    let mut numbers = FxHashMap::from_iter([((T::SHAPE, all[0].path), 0)]);
-    let (mut parts, mut next) = (Vec::new(), 0);
-    while next < all.len() {
-        let mut pointers = Pointers::default();
-        (all[next].ask)(&mut pointers, 0);
-        parts.push(all[next].shape);
-        for target in pointers.targets {
-            let number = *numbers.entry((target.shape, target.path)).or_insert_with(|| {
-                all.push(target);
-                all.len() - 1
-            });
-            parts.push(number as u64);
-        }
-        next += 1;
-    }
-    (all, shape::name("all", &parts))
+/// A type with all types that it leads to.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    /// Each once, the type itself first.
+    pub(crate) types: Vec<Target>,
+    /// A hash of all of them: of their shapes, and of which pointer leads to which.
+    pub(crate) shape: u64,
+    /// Where their pointers are.
+    pub(crate) shapes: Shapes,
 }
 
-/// A type and all types that it leads to, with the places of their pointers.
+impl Reached {
+    fn from_type(first: Target) -> Reached {
+        let mut types = vec![first];
+        let mut numbers = FxHashMap::from_iter([((first.shape, first.path), 0)]);
+        let mut known = FxHashMap::default();
+        let (mut parts, mut next) = (Vec::new(), 0);
+        while let Some(of) = types.get(next).copied() {
+            let mut pointers = Pointers::default();
+            (of.ask)(&mut pointers, 0);
+            parts.push(of.shape);
+            for target in pointers.targets {
+                let number = *numbers.entry((target.shape, target.path)).or_insert_with(|| {
+                    types.push(target);
+                    types.len() - 1
+                });
+                parts.push(number as u64);
+            }
+            known.entry(of.shape).or_insert_with(|| pointers.places.into());
+            next += 1;
+        }
+        Reached { types, shape: shape::name("all", &parts), shapes: Shapes { known } }
+    }
+}
+
+/// Types by their shapes and names, with what they lead to.
+type Table = FxHashMap<(u64, &'static str), Arc<Reached>>;
+
+/// Returns a type with all types that it leads to. They are followed once in a process: a root may
+/// have arrays of thousands of pointers, and an exploration opens its pool thousands of times.
+pub(crate) fn all_from<'p, T: Persist<'p>>() -> Arc<Reached> {
+    static TABLE: Mutex<Table> = Mutex::new(Table::with_hasher(FxBuildHasher));
+    let first = Target::of::<T>();
+    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = table.entry((first.shape, first.path));
+    all.or_insert_with(|| Arc::new(Reached::from_type(first))).clone()
+}
+
+/// Types, with the places of their pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shapes {
-    known: FxHashMap<u64, Box<[Place]>>,
+    known: FxHashMap<u64, Arc<[Place]>>,
 }
 
 impl Shapes {
-    pub(crate) fn reached_from<'p, T: Persist<'p>>() -> Shapes {
-        let mut known = FxHashMap::default();
-        let mut open = vec![Target::of::<T>()];
-        while let Some(target) = open.pop() {
-            if known.contains_key(&target.shape) {
-                continue;
-            }
-            let mut pointers = Pointers::default();
-            (target.ask)(&mut pointers, 0);
-            open.append(&mut pointers.targets);
-            known.insert(target.shape, pointers.places.into());
-        }
-        Shapes { known }
-    }
-
     /// These types, each by its shape.
-    pub(crate) fn of(types: impl Iterator<Item = (u64, Box<[Place]>)>) -> Shapes {
+    pub(crate) fn of(types: impl Iterator<Item = (u64, Arc<[Place]>)>) -> Shapes {
         Shapes { known: types.collect() }
     }
 
     /// Adds the types of `others`.
-    pub(crate) fn add(&mut self, others: Shapes) {
-        self.known.extend(others.known);
+    pub(crate) fn add(&mut self, others: &Shapes) {
+        self.known.extend(others.known.iter().map(|(shape, places)| (*shape, places.clone())));
     }
 
     /// The pointers of a type by rising offset; `None` if it is not one of these types.
-    pub(crate) fn pointers(&self, shape: u64) -> Option<&[Place]> {
-        self.known.get(&shape).map(AsRef::as_ref)
+    pub(crate) fn pointers(&self, shape: u64) -> Option<&Arc<[Place]>> {
+        self.known.get(&shape)
     }
 }
 
@@ -122,8 +134,8 @@ mod tests {
     use crate::typed::Ptr;
 
     fn pointers<'p, T: Persist<'p>>() -> Vec<(u64, u64)> {
-        let shapes = Shapes::reached_from::<T>();
-        let places = shapes.pointers(T::SHAPE).expect("the type itself");
+        let all = all_from::<T>();
+        let places = all.shapes.pointers(T::SHAPE).expect("the type itself");
         places.iter().map(|place| (place.offset, place.bytes)).collect()
     }
 
@@ -135,11 +147,24 @@ mod tests {
     }
 
     #[test]
+    fn a_type_is_followed_once_in_a_process() {
+        let (first, again) = (all_from::<[Ptr<'_, u64>; 9]>(), all_from::<[Ptr<'_, u64>; 9]>());
+        assert!(Arc::ptr_eq(&first, &again));
+        let others = all_from::<[Ptr<'_, i64>; 9]>();
+        assert_ne!(first.shape, others.shape);
+        assert_eq!(first.types.len(), 2, "nine pointers lead to one type");
+    }
+
+    #[test]
     fn types_behind_pointers_are_known_and_others_not() {
         type Inner<'p> = [Ptr<'p, u8>; 2];
-        let shapes = Shapes::reached_from::<Ptr<'_, Inner<'_>>>();
-        assert_eq!(shapes.pointers(<Inner<'_> as Persist<'_>>::SHAPE).map(<[Place]>::len), Some(2));
-        assert_eq!(shapes.pointers(u8::SHAPE), Some(&[][..]));
+        let all = all_from::<Ptr<'_, Inner<'_>>>();
+        let shapes = &all.shapes;
+        assert_eq!(
+            shapes.pointers(<Inner<'_> as Persist<'_>>::SHAPE).map(|places| places.len()),
+            Some(2)
+        );
+        assert_eq!(shapes.pointers(u8::SHAPE).map(|places| places.len()), Some(0));
         assert_eq!(shapes.pointers(u16::SHAPE), None);
     }
 }

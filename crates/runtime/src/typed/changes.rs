@@ -34,12 +34,12 @@ pub(super) fn check_header<R: Branded, M: Memory>(
     heap: &Heap,
     memory: &M,
 ) -> Result<(), HeapError> {
-    let (all, reached) = all_from::<R::In<'static>>();
-    if is_root::<R>(heap) && [0, reached].contains(&heap.reached_shape) {
+    let all = all_from::<R::In<'static>>();
+    if is_root::<R>(heap) && [0, all.shape].contains(&heap.reached_shape) {
         return Ok(());
     }
     let there = type_table::described(memory, &heap.layout);
-    Err(changed(heap, &all, &there).unwrap_or_else(|| other_root::<R>(heap, &there)))
+    Err(changed(heap, &all.types, &there).unwrap_or_else(|| other_root::<R>(heap, &there)))
 }
 
 /// As [`check_header`], for an open heap.
@@ -48,9 +48,9 @@ pub(super) fn check<R: Branded, M: Memory>(heap: &Heap, memory: &M) -> Result<()
     if heap.reached_shape != 0 {
         return Ok(());
     }
-    let (all, _) = all_from::<R::In<'static>>();
+    let all = all_from::<R::In<'static>>();
     let there = type_table::described(memory, &heap.layout);
-    changed(heap, &all, &there).map_or(Ok(()), Err)
+    changed(heap, &all.types, &there).map_or(Ok(()), Err)
 }
 
 fn is_root<R: Branded>(heap: &Heap) -> bool {

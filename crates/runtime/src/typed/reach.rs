@@ -6,7 +6,7 @@
 
 use super::{Persist, Ptr};
 use crate::heap::type_table;
-use crate::persist::pointers::Shapes;
+use crate::persist::pointers::all_from;
 use crate::{AccessError, Object, Session};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory, MemoryExt};
@@ -66,7 +66,7 @@ pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
     from: Ptr<'p, T>,
 ) -> Result<Reach, AccessError> {
     let (heap, memory) = (&session.heap, session.memory);
-    let shapes = Shapes::reached_from::<T>();
+    let all = all_from::<T>();
     let numbers: FxHashMap<u8, u64> = type_table::shapes(heap, memory)?.into_iter().collect();
     let mut objects = Objects::of(session)?;
     let mut found = Reach::default();
@@ -81,7 +81,7 @@ pub(super) fn reach<'p, T: Persist<'p>, M: Memory>(
     // Values whose pointers have not been followed yet: addresses and shapes.
     let mut open = vec![(from, T::SHAPE)];
     while let Some((value, shape)) = open.pop() {
-        for pointer in shapes.pointers(shape).unwrap_or_default() {
+        for pointer in all.shapes.pointers(shape).into_iter().flat_map(|places| places.iter()) {
             let at = value.plus(pointer.offset);
             let to = session.place_of_found(memory.load(at));
             if to.is_null() || heap.layout.is_root(to, pointer.bytes) {
