@@ -69,7 +69,7 @@ impl OurPool {
     pub(crate) fn create(path: &Path, bytes_max: u64, in_place: bool) -> Result<OurPool> {
         let options = HeapOptions { in_place, ..options(bytes_max) };
         let pool = Pool::create(path, options.pm_bytes(), &native(&options))?;
-        let heap = Heap::create(&pool.memory(0), NAME, UUID, &options)?;
+        let heap = Heap::create(&pool.memory(0), NAME, UUID, &options)?.flushing_early();
         Ok(OurPool { pool, heap, spare: Addr::dram(spare(&options)) })
     }
 

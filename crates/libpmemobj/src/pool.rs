@@ -178,6 +178,8 @@ impl ObjectPool {
     }
 
     fn start(file: Pool, heap: Heap, settings: Settings) -> ObjectPool {
+        // Early flushes would make msync write more pages under each fence.
+        let heap = if file.domain() == Domain::Page { heap } else { heap.flushing_early() };
         let file: &'static Pool = Box::leak(Box::new(file));
         let memory = file.memory(0);
         let run_at = root_words::at(heap.root(), root_words::RUN);

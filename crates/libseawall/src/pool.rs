@@ -124,6 +124,8 @@ impl OpenPool {
 
     fn of(file: Pool, heap: Heap, wanted: Wanted) -> OpenPool {
         let Wanted { described, ratios, .. } = wanted;
+        // Early flushes would make msync write more pages under each fence.
+        let heap = if file.domain() == Domain::Page { heap } else { heap.flushing_early() };
         let file: &'static Pool = Box::leak(Box::new(file));
         OpenPool {
             file,

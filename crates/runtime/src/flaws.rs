@@ -67,6 +67,12 @@ flaws! {
         NoLogFlush,
         /// Logs are truncated without flushing the data that they wrote.
         NoFlush,
+        /// A step of truncation ahead leaves out the first line of each entry.
+        LossyStep,
+        /// A step of truncation ahead is believed before its fence.
+        EarlyStep,
+        /// A step of truncation ahead takes the list of a thread that still adds to it.
+        HastyStep,
         /// A line on the list of a generation's dirty lines is left off the list of the next.
         OldList,
         /// Data is changed in place before its old values are durable.
@@ -75,6 +81,8 @@ flaws! {
         WholeWords,
         /// A log does not say where it goes on, or says so before what is there is durable.
         LostExtension,
+        /// Older values of a range that an undo transaction has flushed are not void.
+        StaleRange,
         /// Where programs store in place, a transaction ends without flushing what it stored.
         UnflushedStores,
         /// Where programs store in place, no fence stands before the record of a transaction's end.

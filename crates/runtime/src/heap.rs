@@ -192,6 +192,8 @@ pub struct Heap {
     pub(crate) together: bool,
     /// Whether programs store in place, too.
     pub(crate) in_place: bool,
+    /// Whether commits flush data that otherwise waits for the truncation of the logs.
+    pub(crate) is_early: bool,
     /// A hash of the types that the root leads to; 0 if the pool has none.
     pub(crate) reached_shape: u64,
     /// The memory that the heap was opened on, if that has thread slots.
@@ -199,6 +201,16 @@ pub struct Heap {
 }
 
 impl Heap {
+    pub(super) fn of(
+        layout: Layout,
+        uuid: u128,
+        (together, in_place): (bool, bool),
+        reached_shape: u64,
+    ) -> Heap {
+        let (flaw, is_early) = (Planted::default(), false);
+        Heap { layout, flaw, uuid, together, in_place, is_early, reached_shape, memory: None }
+    }
+
     pub(super) fn described<M: Memory>(
         memory: &M,
         name: &str,
@@ -229,9 +241,7 @@ impl Heap {
         }
         let layout = Layout::of(numbers);
         let together = kind == KIND_TOGETHER || has_flags && flags & TOGETHER != 0;
-        let uuid = header.uuid;
-        let flaw = Planted::default();
-        let heap = Heap { layout, flaw, uuid, together, in_place, reached_shape, memory: None };
+        let heap = Heap::of(layout, header.uuid, (together, in_place), reached_shape);
         if layout.pm_bytes(0) > bytes {
             let header = layout.pm_bytes(0);
             return Err(HeaderError::Truncated { header, actual: bytes }.into());

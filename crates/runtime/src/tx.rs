@@ -14,16 +14,17 @@
 //! |---|---|---|
 //! | redo commit | 1 | 0 if nothing was written |
 //! | undo [`add`](Tx::add), first store of a word | 1 | 0 if all words are logged or fresh |
-//! | undo commit or abort | 1 | 0 if nothing was written |
+//! | undo commit or abort | 1 | 0 if nothing was written; 2 if [it flushes](undo_log) |
 //! | `alloc`, `free` | 0 | part of the commit |
 //! | [`fill`](Tx::fill) of 4 KiB and more | 1 | once a transaction |
 //!
 //! Truncating the logs costs two fences and a flush of each changed line, once in some hundreds of
-//! transactions.
+//! transactions; or one fence, with the flushes [ahead](ahead) under fences that commits have.
 //!
 //! Both kinds log new values, which a crash stores again. So bytes that a transaction has written
 //! must not be stored in any other way, unless the pool was made [for that](in_place).
 
+mod ahead;
 pub(crate) mod buffers;
 pub(crate) mod changed;
 pub(crate) mod checksum;
@@ -351,6 +352,17 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// Undo: logs the old values of the bytes of the ranges that are not logged yet.
     fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
+        let Buffers { saved, depth: 0, .. } = &*self.session.buffers else {
+            return self.save_all(ranges);
+        };
+        match ranges {
+            // What was added or stored to last: most stores.
+            [(at, bytes)] if saved.is_last(at.bits(), at.bits() + bytes) => Ok(()),
+            _ => self.save_all(ranges),
+        }
+    }
+
+    fn save_all(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
         for (mut at, mut bytes) in ranges.iter().copied() {
             while bytes > 0 {
                 let count = bytes.min(RECORD_BYTES);

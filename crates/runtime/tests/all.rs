@@ -1,5 +1,6 @@
 //! What the heap promises, seen from outside.
 
+mod ahead;
 mod crash;
 mod damage;
 mod defrag;
@@ -10,6 +11,7 @@ mod generations;
 mod heap;
 mod hostile;
 mod in_place;
+mod long_undo;
 mod misuse;
 mod pairs;
 mod reservations;

@@ -133,21 +133,28 @@ fn create<R: Branded>(path: &Path, options: Options) -> Result<Pool<R>, OpenErro
     let heap = typed::create::<R, _, HeapError>(&file.memory(0), NAME, identity(), &heap, |pool| {
         Ok(pool.heap())
     });
-    let heap = heap.map_err(content)?;
-    Ok(Pool { places: Places::of(&heap), file, heap })
+    Ok(Pool::of(file, heap.map_err(content)?))
 }
 
 fn opened<R: Branded>(file: File) -> Result<Pool<R>, HeapError> {
     let bytes = file.bytes();
     let heap =
         typed::open::<R, _, HeapError>(&file.memory(0), NAME, bytes, |pool| Ok(pool.heap()))?;
-    Ok(Pool { places: Places::of(&heap), file, heap })
+    Ok(Pool::of(file, heap))
 }
 
 /// Bits that no other pool has.
 fn identity() -> u128 {
     let half = || u128::from(RandomState::new().hash_one(std::process::id()));
     half() << 64 | half()
+}
+
+impl<R> Pool<R> {
+    fn of(file: File, heap: Heap) -> Pool<R> {
+        // Early flushes would make msync write more pages under each fence.
+        let heap = if file.domain() == Domain::Page { heap } else { heap.flushing_early() };
+        Pool { places: Places::of(&heap), file, heap }
+    }
 }
 
 impl<R: Branded> Pool<R> {

@@ -17,6 +17,7 @@ pub(crate) fn started<R: Branded>(
     let image = Image::new(options.pm_bytes(), options.dram_bytes() + BEHIND_BYTES);
     let heap =
         typed::create::<R, _, HeapError>(&image, NAME, UUID, options, |pool| Ok(pool.heap()))?;
+    let heap = heap.flushing_early();
     let mut thread = Thread::join(heap, &image)?;
     setup(&mut thread)?;
     thread.settle();

@@ -97,7 +97,7 @@ pub(super) fn run(
     let pool = PoolOptions { dram_bytes, bytes_max, ..PoolOptions::default() };
     let pool = Pool::create(path, options.pm_bytes(), &pool)?;
     let memory = pool.memory(0);
-    let heap = table(&memory, &options, slots)?;
+    let heap = table(&memory, &options, slots)?.flushing_early();
     let run = |counts: &dyn Fn() -> DefragCounts| {
         let mut thread = Ours::join(heap, &memory)?;
         let mut all = Vec::new();

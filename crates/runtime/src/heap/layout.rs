@@ -242,6 +242,12 @@ impl Layout {
         self.busy(thread).plus(16 + 16 * (generation % 2))
     }
 
+    /// In DRAM: the entries of a list of dirty lines that are not known to be durable, with the low
+    /// bits of the list's generation.
+    pub(crate) fn left(&self, thread: u64) -> Addr {
+        self.busy(thread).plus(24)
+    }
+
     /// In DRAM: the list of dirty lines.
     pub(crate) fn dirty(&self, thread: u64, generation: u64) -> Addr {
         self.dirty.plus((2 * thread + generation % 2) * self.numbers.log_bytes)

@@ -73,10 +73,8 @@ impl Heap {
             reached_shape,
         ];
         pool::create(memory, name, uuid, layout.pm_bytes(chunks), &roots);
-        let HeapOptions { together, in_place, .. } = *options;
-        let flaw = Planted::default();
-        let heap = Heap { layout, flaw, uuid, together, in_place, reached_shape, memory: None };
-        let heap = heap.on(memory);
+        let flags = (options.together, options.in_place);
+        let heap = Heap::of(layout, uuid, flags, reached_shape).on(memory);
         heap.start(memory, 0);
         Ok(heap)
     }
@@ -112,6 +110,19 @@ impl Heap {
         let (retired, recovered) = recovery::recover(memory, &heap, bytes)?;
         heap.start(memory, retired);
         Ok((heap, recovered))
+    }
+
+    /// The heap for sessions whose commits flush data early, under fences that they have or for
+    /// one more, and not all of it when a log is full: the lines of the previous generation of the
+    /// logs, in steps, and long ranges that an undo transaction has changed, of which
+    /// the new values are then not logged. No transaction flushes what a whole log has changed.
+    ///
+    /// It says nothing of the pool: sessions with and without it work in one. A program that is to
+    /// run on simulated hardware as it did before leaves it out, and so does one whose fences are
+    /// `msync`.
+    #[must_use]
+    pub fn flushing_early(self) -> Heap {
+        Heap { is_early: true, ..self }
     }
 
     /// The heap with a planted bug.

@@ -103,7 +103,7 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Makes the changed lines durable, and what was written past the caches.
-    fn make_durable(&self) {
+    pub(super) fn make_durable(&self) {
         let lines = &self.buffers.changed;
         if lines.is_empty() && !self.buffers.direct {
             return;

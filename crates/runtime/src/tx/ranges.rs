@@ -59,8 +59,9 @@ impl Ranges {
         }
     }
 
+    /// Whether the range that was added or found last has all bytes from `start` to `end`.
     #[inline]
-    fn is_last(&self, start: u64, end: u64) -> bool {
+    pub(super) fn is_last(&self, start: u64, end: u64) -> bool {
         self.last.0 <= start && end <= self.last.1
     }
 

@@ -21,7 +21,7 @@
 //! | 1 words | words | as many words, stored at the address |
 //! | 2 bytes | mask of bytes | one word, of which those bytes are stored |
 //! | 3 end | 0 | the number of an undo transaction of this thread, which is over |
-//! | 4 freed | 0 | bytes from the address that are free: older entries about them are void |
+//! | 4 freed | 0 | bytes from the address, free or durable: older entries for them are void |
 //! | 5 before | 0 | lines that this thread's records of the previous generation take |
 //! | 6 elsewhere | 0 | bytes at the address in which the log [goes on](super::extension) |
 

@@ -8,7 +8,8 @@
 //! Each thread has a log of two halves. Records belong to a **generation**, a number that all
 //! threads share; its parity selects the half. When a thread's half is full, that thread moves the
 //! heap to the next generation. For that, the generation before the current one must be truncated:
-//! all lines that its records wrote are flushed, and then a word in the pool says so. A crash
+//! all lines that its records wrote are flushed (or were [before](super::ahead)), and then a
+//! word in the pool says so. A crash
 //! leaves at most two generations, so the time of recovery grows with what is in flight and not
 //! with what the pool holds. A thread's first record of a generation states how many lines its
 //! records of the previous one take, so that recovery knows where the older half must end. For
@@ -24,6 +25,7 @@
 //! tracks stores in epochs, truncation first reads the line `done` of each thread, which that
 //! thread wrote after its data, so the word `retired` cannot persist before the data.
 
+use super::ahead::Ahead;
 use super::checksum::Keys;
 use super::lines::LineSet;
 use super::reach::Reach;
@@ -60,6 +62,8 @@ pub(crate) struct Log {
     /// A direct-mapped cache of lines on that list: a program that changes the same lines again and
     /// again lists and flushes them once.
     known: [u64; KNOWN],
+    is_early: bool,
+    pub(super) ahead: Ahead,
     pub(super) flushed: LineSet,
     uuid: u128,
     /// Whether the heap notes who has joined.
@@ -156,6 +160,8 @@ impl Log {
             listed: memory.load(places.dirty_count[(generation % 2) as usize]),
             reach: [0, 1].map(|half| Reach::new(heap, thread, half)),
             known: [0; KNOWN],
+            is_early: heap.is_early,
+            ahead: Ahead::new(generation, heap.is_early),
             flushed: LineSet::default(),
             uuid,
             is_joined_noted: heap.in_place,
@@ -184,7 +190,11 @@ impl Log {
             return Err(TxError::TooLarge { bytes, room });
         }
         let (generation, stamp) = self.begin(memory, builder);
+        let is_step = self.begin_step(memory, builder.bytes(), wait);
         self.write(memory, builder, (generation, stamp), wait);
+        if is_step {
+            self.end_step(memory);
+        }
         self.apply(memory, (generation % 2) as usize, builder);
         self.leave(memory);
         Ok(())
@@ -244,6 +254,8 @@ impl Log {
             let follows = generation == self.generation + 1;
             builder.push_before(if follows { self.used / LINE_BYTES } else { 0 });
             (self.generation, self.used, self.listed) = (generation, 0, 0);
+            self.ahead = Ahead::new(generation, self.is_early);
+            self.flushed.clear();
             if !self.flaw.is(HeapFlaw::OldList) {
                 self.known = [0; KNOWN];
             }

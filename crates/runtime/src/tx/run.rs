@@ -1,11 +1,16 @@
 //! Running a transaction: a session begins it, and commits it or rolls it back.
 
+use super::buffers::{Buffers, Notes};
 use super::record::END_WORDS;
 use super::redo_log::Wait;
 use super::{Logging, Tx, recovery};
+use crate::flaws::HeapFlaw;
 use crate::{Session, TxError};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Bytes of a changed range from which on a commit rather flushes it than logs its new values.
+const FLUSHED_BYTES: u64 = 2 << 10;
 
 /// A transaction that is visible and ordered, but may not be durable yet.
 #[must_use = "nothing is promised until it is waited for"]
@@ -173,10 +178,10 @@ impl<'m, M: Memory> Session<'m, M> {
 
     /// Logs the new values, and stores those of a redo transaction in place.
     fn commit_by_log(&mut self, wait: Wait) -> Result<(), TxError> {
-        if !self.buffers.saved.is_empty() || self.undo.is_open() {
-            self.log_saved();
-        }
-        if self.buffers.direct && !self.buffers.words.record.is_empty() {
+        let is_undo = !self.buffers.saved.is_empty() || self.undo.is_open();
+        if is_undo && self.log_saved() {
+            self.make_durable();
+        } else if self.buffers.direct && !self.buffers.words.record.is_empty() {
             self.memory.order();
         }
         let mut words = std::mem::take(&mut self.buffers.words.record);
@@ -190,16 +195,32 @@ impl<'m, M: Memory> Session<'m, M> {
         self.give_back_extensions(&extensions);
     }
 
-    /// Undo: adds the current values of the changed bytes to the record.
+    /// Undo: adds the current values of the changed bytes to the record. Of long ranges, where
+    /// these are to be flushed early, only that older values are void; returns whether there are
+    /// such, which must be durable before the record.
     #[inline(never)]
-    fn log_saved(&mut self) {
-        let record = &mut self.buffers.words.record;
-        for (from, to) in self.buffers.saved.iter() {
-            record.push_from(self.memory, from, to);
+    fn log_saved(&mut self) -> bool {
+        let is_early = self.heap.is_early && !self.heap.layout.numbers.moves;
+        let Buffers { words: Notes { record, .. }, saved, changed, .. } = &mut *self.buffers;
+        changed.clear();
+        for (from, to) in saved.iter() {
+            let first = Addr::from_bits(from.bits().next_multiple_of(8));
+            let last = Addr::from_bits(to.bits() & !7);
+            if !is_early || last.bits() < first.bits() + FLUSHED_BYTES {
+                record.push_from(self.memory, from, to);
+                continue;
+            }
+            record.push_from(self.memory, from, first);
+            if !self.heap.flaw.is(HeapFlaw::StaleRange) {
+                record.push_freed(first, last.bits() - first.bits());
+            }
+            record.push_from(self.memory, last, to);
+            changed.add_lines(first, last);
         }
         if self.undo.is_open() {
             record.push_end(self.undo.number());
         }
+        !changed.is_empty()
     }
 
     /// Rolls back the transaction.

@@ -1,6 +1,8 @@
 //! Truncation of the redo log: what its records wrote is made durable in place, so that their half
-//! can be reused (`redo_log` describes generations and halves).
+//! can be reused (`redo_log` describes generations and halves). Most of it may have been done
+//! [before](super::ahead), in steps.
 
+use super::ahead::entries_left;
 use super::redo_log::{COUNT_BITS, Log, USED_BITS};
 use crate::defrag::pages::{PAGE_BYTES, Pages};
 use crate::flaws::HeapFlaw;
@@ -67,9 +69,8 @@ impl Log {
             if count == 0 {
                 continue;
             }
-            if !self.flaw.is(HeapFlaw::NoFlush) {
-                self.flush_listed(memory, thread, generation, count);
-            }
+            let left = entries_left(memory, &layout, thread, (generation, count));
+            self.flush_listed(memory, thread, generation, left);
             memory.load::<u64>(layout.done(thread));
             memory.store(layout.dirty_count(thread, generation), 0u64);
         }
@@ -86,11 +87,18 @@ impl Log {
             let listed: u64 = memory.load(list.plus(8 * place));
             let first = listed >> COUNT_BITS;
             for line in first..first + (listed & ((1 << COUNT_BITS) - 1)) {
-                if self.flushed.insert(line) && !self.is_vacant(memory, Line(line)) {
-                    self.counts.flushed += 1;
-                    memory.flush(Line(line).start(), LINE_BYTES);
-                }
+                self.flush_once(memory, Line(line));
             }
+        }
+    }
+
+    /// Flushes a line, unless it is in the set of those that were.
+    #[inline]
+    pub(super) fn flush_once<M: Memory>(&mut self, memory: &M, line: Line) {
+        let is_lost = self.flaw.is(HeapFlaw::NoFlush);
+        if !is_lost && self.flushed.insert(line.0) && !self.is_vacant(memory, line) {
+            self.counts.flushed += 1;
+            memory.flush(line.start(), LINE_BYTES);
         }
     }
 

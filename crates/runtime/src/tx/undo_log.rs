@@ -7,6 +7,11 @@
 //! and writes such a record with them as the new ones. (In pools whose programs store in place,
 //! [both](super::in_place) flush the data instead.)
 //!
+//! Where data may be flushed early ([`Heap::flushing_early`]), a commit flushes the new values of a
+//! long range instead of logging them: for one more fence they are not written to the log. Its
+//! record has an entry *freed* for them, so that older values of these bytes are void. Before the
+//! record is durable, a crash restores the old values.
+//!
 //! The records of an undo transaction carry its number, which grows from one transaction to the
 //! next. Recovery rolls back the one undo transaction whose number is greater than that of the last
 //! that ended.
