@@ -48,11 +48,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libseawall", &["lanes", "memory", "native", "runtime", "collections"]),
     ("xtask", &["clib"]),
     ("compare", &["clib", "memory", "native", "runtime", "collections"]),
+    ("stores", &["seawall"]),
     ("fuzz", &["testkit"]),
 ];
 
 /// Packages that are no members of the workspace, because they need more than Rust.
-pub(super) const OUTSIDE: &[&str] = &["benches/compare", "fuzz"];
+pub(super) const OUTSIDE: &[&str] = &["benches/compare", "benches/stores", "fuzz"];
 
 const PREFIX: &str = "seawall-";
 /// The facade has the name of the project.
