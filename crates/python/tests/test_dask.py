@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -53,6 +54,33 @@ def test_the_file_is_the_same_though_a_worker_is_killed(swept: bytes, here: Path
         while client.futures:
             assert time.monotonic() < deadline, "results stay in the memory of the cluster"
             time.sleep(0.05)
+
+
+def test_a_worker_keeps_its_memory_from_point_to_point(here: Path) -> None:
+    """Dask forbids that to the C library of its workers, which then asks for all anew."""
+    points = 40
+    small = {
+        **SWEEP,
+        "kernels": ["lu:2"],
+        "designs": ["bsp-lbpp"],
+        "crashes": 0,
+        "factor": [{"name": "stores", "design": "stores", "values": list(range(50, 50 + points))}],
+    }
+
+    def faults() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    )
+    with cluster, distributed.Client(cluster) as client:
+        (setting,) = client.run(os.environ.get, "MALLOC_TRIM_THRESHOLD_").values()
+        assert setting, "this version of Dask does not forbid it"
+        seawall.sweep(small, out="first.jsonl", client=client)
+        (before,) = client.run(faults).values()
+        seawall.sweep(small, out="second.jsonl", client=client)
+        (after,) = client.run(faults).values()
+    assert (after - before) / points < 500, "pages that were mapped anew for each point"
 
 
 class Cluster:

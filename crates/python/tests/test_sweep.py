@@ -14,6 +14,7 @@ from typing import Any, Callable
 import pytest
 import seawall
 from conftest import SWEEP, SWEEP_TOML, Command
+from seawall import _crew
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -106,6 +107,60 @@ def test_a_sweep_goes_on_where_another_has_stopped(swept: bytes, here: Path) -> 
     assert out.read_bytes() == swept
 
 
+class Counting(ThreadPoolExecutor):
+    """Notes how many tasks it is given at once."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.batches: list[int] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        _, tasks, _ = args
+        self.batches.append(len(tasks))
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_short_points_go_out_several_at_a_time(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a host that others keep busy, a short one takes long, too.
+    monkeypatch.setattr(_crew, "BATCH_SECONDS", 60.0)
+    points = list(range(50, 150))
+    small = {
+        **SWEEP,
+        "kernels": ["lu:2"],
+        "designs": ["bsp-lbpp"],
+        "crashes": 0,
+        "factor": [{"name": "stores", "design": "stores", "values": points}],
+    }
+    with Counting() as executor:
+        table = seawall.sweep(small, out="out.jsonl", executor=executor)
+    assert sum(executor.batches) == len(table) == len(points) + 1
+    assert executor.batches[0] == 1, "how long one takes is not known yet"
+    assert 2 <= max(executor.batches) <= _crew.BATCH_MAX
+    assert len(executor.batches) < 20
+    seawall.sweep(small, out="alone.jsonl", jobs=1)
+    assert (here / "out.jsonl").read_bytes() == (here / "alone.jsonl").read_bytes()
+
+
+def test_long_tasks_go_out_alone_and_few_may_wait() -> None:
+    def run(number: int, work: str) -> str:
+        time.sleep(_crew.BATCH_SECONDS * 0.6)
+        return f"{number}"
+
+    with Counting() as executor, _crew.crew_of(run, "", executor, None) as crew:
+        given = 0
+        done: list[tuple[str, str]] = []
+        while len(done) < 6:
+            while given < 6 and crew.has_room:
+                crew.give((f"task {given}", (given,)))
+                given += 1
+            assert given - len(done) <= 2
+            done += [answer for answer in [crew.next(1)] if answer is not None]
+    assert executor.batches == [1] * 6
+    assert sorted(done) == [(f"{n}", f"task {n}") for n in range(6)]
+
+
 def test_a_file_that_is_written_is_refused(here: Path) -> None:
     opened: list[str] = []
 
@@ -182,9 +237,11 @@ class Altered(ThreadPoolExecutor):
         super().__init__(1)
         self._change = (old, new)
 
-    def submit(self, fn: Any, task: str, /, *args: Any) -> Any:  # type: ignore[override]
-        assert self._change[0] in task
-        return super().submit(fn, task.replace(*self._change), *args)
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        run, tasks, work = args
+        assert all(self._change[0] in task for task, *_ in tasks)
+        changed = [(task.replace(*self._change), *more) for task, *more in tasks]
+        return super().submit(fn, run, changed, work)
 
 
 def test_a_worker_of_another_build_is_refused_by_its_name(here: Path) -> None:

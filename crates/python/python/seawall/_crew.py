@@ -3,6 +3,10 @@ workers of a Dask cluster.
 
 A crew takes tasks and puts what came of each into a queue. A task may be run twice, where a worker
 was lost; it comes out the same.
+
+Short tasks go out several at a time, in batches of about `BATCH_SECONDS` of work: what it costs to
+hand something to a worker and to fetch what came of it, some milliseconds on Dask, is paid once a
+batch. A batch is what is lost with a worker, and what one may have to do while another has nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor
 from queue import Empty, SimpleQueue
@@ -24,10 +29,18 @@ if TYPE_CHECKING:
 
 #: A task that was taken: its key, and what its function is called with.
 Task = tuple[str, tuple[object, ...]]
+#: Tasks that one worker does, one after another.
+Batch = list[Task]
 #: An executor, or a function that makes one.
 Workers = Union[None, Executor, Callable[[], Executor]]
 #: How often an executor is made again whose processes die and finish nothing in between.
 REMADE_MAX = 3
+#: Seconds of work that are handed out at once.
+BATCH_SECONDS = 0.05
+#: Most tasks of a batch, so that no message is large.
+BATCH_MAX = 64
+#: So many batches tell how long a task takes.
+BATCHES_SEEN = 8
 #: Seconds between two looks at which workers there are.
 LOOK_SECONDS = 1.0
 #: Seconds after which what a worker has found counts as lost with the worker.
@@ -41,8 +54,11 @@ class Crew:
         self._run = run
         self._left = left
         self._work = uuid4().hex
-        self._under_way: dict[Any, Task] = {}
+        self._next_batch: Batch = []
+        self._under_way: dict[Any, Batch] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
+        self._answers: deque[tuple[str, str]] = deque()
+        self._seen: deque[tuple[int, float]] = deque(maxlen=BATCHES_SEEN)
 
     def __enter__(self) -> Crew:
         _points.STOPS[self._work] = Stop()
@@ -58,53 +74,85 @@ class Crew:
         return len(self._under_way) < self.window()
 
     def window(self) -> int:
+        """Batches that may be under way."""
         raise NotImplementedError
 
-    def submit(self, task: Task) -> Any:
-        """Gives a task to a worker; what returns is a future."""
+    def submit(self, call: Callable[..., Any], *words: object) -> Any:
+        """Has a worker call a function; what returns is a future."""
         raise NotImplementedError
 
     def look(self) -> None:
         """Looks after the workers; is called every now and then."""
 
-    def lost(self, error: BaseException, task: Task) -> None:
-        """Gives a task out again whose worker was lost, or raises what is to be said."""
+    def lost(self, error: BaseException, batch: Batch) -> None:
+        """Gives a batch out again whose worker was lost, or raises what is to be said."""
         raise error
 
     def give(self, task: Task) -> None:
         """Takes a task."""
-        future = self.submit(task)
-        self._under_way[future] = task
+        self._next_batch.append(task)
+        if len(self._next_batch) >= self._batch_tasks():
+            self._hand_out_rest()
+
+    def _batch_tasks(self) -> int:
+        """Tasks of the next batch, by what the last ones took; at most twice as many as one had."""
+        tasks = sum(count for count, _ in self._seen)
+        seconds = sum(seconds for _, seconds in self._seen)
+        if not tasks:
+            return 1
+        fitting = int(BATCH_SECONDS * tasks / max(seconds, 1e-9))
+        most = 2 * max(count for count, _ in self._seen)
+        return max(1, min(fitting, most, BATCH_MAX))
+
+    def _hand_out_rest(self) -> None:
+        """Hands out what was taken and no worker has."""
+        batch, self._next_batch = self._next_batch, []
+        if batch:
+            self.hand_out(batch)
+
+    def hand_out(self, batch: Batch) -> None:
+        """Gives a batch to a worker."""
+        words = [words for _, words in batch]
+        future = self.submit(_points.run_batch, self._run, words, self._work)
+        self._under_way[future] = batch
         future.add_done_callback(self._ended.put)
 
     def next(self, seconds: float) -> Optional[tuple[str, str]]:
         """What came of a task that is done and its key, or nothing within so many seconds."""
+        self._hand_out_rest()
         self.look()
+        if not self._answers:
+            self._fetch(seconds)
+        return self._answers.popleft() if self._answers else None
+
+    def _fetch(self, seconds: float) -> None:
+        """Takes what came of the next batch that has ended."""
         try:
             future = self._ended.get(timeout=seconds)
         except Empty:
-            return None
-        task = self._under_way.pop(future, None)
-        if task is None or future.cancelled():
-            return None
+            return
+        batch = self._under_way.pop(future, None)
+        if batch is None or future.cancelled():
+            return
         try:
-            text = self.text_of(future)
+            texts, spent = self.result_of(future)
         except ModuleNotFoundError as error:
             message = f"a worker has no seawall ({error}): install the same package there"
             raise Error(message) from error
         except Exception as error:
-            self.lost(error, task)
-            return None
+            self.lost(error, batch)
+            return
         finally:
             release = getattr(future, "release", None)
             if release is not None:
                 release()
-        return text, task[0]
+        self._seen.append((len(batch), spent))
+        self._answers.extend((text, key) for text, (key, _) in zip(texts, batch))
 
-    def text_of(self, future: Any) -> str:
-        """What came of a task that has ended."""
-        text: str = future.result()
-        return text
+    def result_of(self, future: Any) -> tuple[list[str], float]:
+        """What came of a batch that has ended, and the seconds that it took."""
+        result: tuple[list[str], float] = future.result()
+        return result
 
     def end(self) -> None:
         """Gives up what is under way."""
@@ -130,14 +178,14 @@ class ExecutorCrew(Crew):
         workers = getattr(self._executor, "_max_workers", None)
         return 2 * workers if isinstance(workers, int) else max(64, 4 * (os.cpu_count() or 1))
 
-    def submit(self, task: Task) -> Any:
-        return self._executor.submit(self._run, *task[1], self._work)
+    def submit(self, call: Callable[..., Any], *words: object) -> Any:
+        return self._executor.submit(call, *words)
 
-    def give(self, task: Task) -> None:
+    def hand_out(self, batch: Batch) -> None:
         try:
-            super().give(task)
+            super().hand_out(batch)
         except BrokenExecutor as error:
-            self.lost(error, task)
+            self.lost(error, batch)
 
     def next(self, seconds: float) -> Optional[tuple[str, str]]:
         answer = super().next(seconds)
@@ -145,7 +193,7 @@ class ExecutorCrew(Crew):
             self._remade = 0
         return answer
 
-    def lost(self, error: BaseException, task: Task) -> None:
+    def lost(self, error: BaseException, batch: Batch) -> None:
         if not isinstance(error, BrokenExecutor):
             raise error
         if self._make is None:
@@ -153,7 +201,7 @@ class ExecutorCrew(Crew):
                 f"a worker of the executor has died ({error}): give a function that makes executors, "
                 f"and the next one does what is left; with a new executor, {self._left}"
             ) from error
-        again = [task, *self._under_way.values()]
+        again = [batch, *self._under_way.values()]
         self._under_way.clear()
         self._remade += 1
         if self._remade > REMADE_MAX:
@@ -164,7 +212,7 @@ class ExecutorCrew(Crew):
         self._executor.shutdown(wait=False)
         self._executor = self._make()
         for one in again:
-            super().give(one)
+            super().hand_out(one)
 
     def end(self) -> None:
         super().end()
@@ -175,9 +223,9 @@ class ExecutorCrew(Crew):
 class DaskCrew(Crew):
     """The workers of a Dask cluster that have this build of seawall.
 
-    Each task may go to any worker that was there and of this build when it was given out. So no
-    other worker gets one, and those that come late get their part. The scheduler gives the task of
-    a worker that is lost to another one.
+    Each batch may go to any worker that was there and of this build when it was given out. So no
+    other worker gets one, and those that come late get their part. The scheduler gives the batch
+    of a worker that is lost to another one.
     """
 
     def __init__(self, run: Callable[..., str], left: str, client: Client) -> None:
@@ -193,22 +241,16 @@ class DaskCrew(Crew):
     def window(self) -> int:
         return 2 * sum(self._threads.values())
 
-    def submit(self, task: Task) -> Any:
+    def submit(self, call: Callable[..., Any], *words: object) -> Any:
         workers = sorted(self._threads)
-        future = self._client.submit(
-            self._run,
-            *task[1],
-            self._work,
-            workers=workers,
-            pure=False,
-        )
+        future = self._client.submit(call, *words, workers=workers, pure=False)
         self._asked[future] = frozenset(workers)
         return future
 
-    def text_of(self, future: Any) -> str:
+    def result_of(self, future: Any) -> tuple[list[str], float]:
         """Not from a worker that is gone with it: the scheduler would wait for another one forever."""
-        text: str = future.result(timeout=FETCH_SECONDS)
-        return text
+        result: tuple[list[str], float] = future.result(timeout=FETCH_SECONDS)
+        return result
 
     def look(self) -> None:
         if time.monotonic() < self._next_look:
@@ -244,17 +286,17 @@ class DaskCrew(Crew):
             warnings.warn(f"{what}; it gets nothing to do", stacklevel=2)
 
     def _again(self, future: Any) -> None:
-        """Gives a task to workers that are there, as all that it was for are gone."""
-        task = self._under_way.pop(future)
+        """Gives a batch to workers that are there, as all that it was for are gone."""
+        batch = self._under_way.pop(future)
         future.cancel()
-        self.give(task)
+        self.hand_out(batch)
 
-    def lost(self, error: BaseException, task: Task) -> None:
+    def lost(self, error: BaseException, batch: Batch) -> None:
         from distributed import KilledWorker, TimeoutError
         from distributed.client import FutureCancelledError
 
         if isinstance(error, (FutureCancelledError, TimeoutError)):
-            self.give(task)
+            self.hand_out(batch)
         elif isinstance(error, KilledWorker):
             raise Error(
                 f"workers died of one task again and again ({error}): see whether they have "
