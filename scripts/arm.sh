@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Builds the crates that have code for Arm, for 64-bit Arm Linux, and runs their tests in QEMU's user
-# mode, on a processor without `dc cvap`, and on one with it where QEMU has it.
+# mode, on a processor without `dc cvap`, and on one with it where QEMU has it. Then the command and
+# the Python package: what the command prints there is what it prints here, to the byte, and what
+# needs programs that `seawall cc` compiles, which are for x86-64, is refused.
 #
-#   scripts/arm.sh          a few minutes; not part of the gate
+#   scripts/arm.sh          ten minutes or so; not part of the gate
 #
 # This shows that the code is there, that each instruction is the one that is meant (the disassembly
 # is searched for it), that it runs, and that the choice of the instruction is right. It does not
@@ -104,5 +106,60 @@ native=$(cargo test --quiet --locked --target "$target" -p seawall-native --lib 
 has "$native" 'dc cvap,'
 has "$native" 'dc cvac,'
 has "$native" 'dsb sy'
+
+echo "== the command and the Python package: cargo build -p seawall-cli -p seawall-python"
+# Prints where the program or library $1 is that cargo builds with the other words.
+built() {
+    local name=$1
+    shift
+    cargo build --quiet --locked --message-format=json "$@" |
+        sed -n 's/.*"filenames":\["\([^"]*\)".*/\1/p' | grep -E "/$name\$" | tail -n 1
+}
+here=$(built seawall -p seawall-cli)
+there=$(built seawall --target "$target" -p seawall-cli -p seawall-python)
+module=$(dirname "$there")/lib_seawall.so
+aarch64-linux-gnu-objdump --file-headers "$module" | grep -q 'architecture: aarch64' ||
+    cannot "$module is not for Arm"
+aarch64-linux-gnu-nm --dynamic --defined-only "$module" | grep -q ' T PyInit__seawall$' || {
+    echo "arm: $module is no module of Python" >&2
+    exit 1
+}
+
+# Runs the command on both processors: what it prints must be the same.
+same() {
+    echo "== on both: seawall $*"
+    "$here" "$@" >"$folder/here"
+    qemu-aarch64 "$there" "$@" >"$folder/there"
+    cmp "$folder/here" "$folder/there" || {
+        diff "$folder/here" "$folder/there" | head -n 20
+        exit 1
+    }
+}
+
+# Runs the command on Arm, which must refuse by naming the processor that it needs.
+refused() {
+    echo "== refused: seawall $*"
+    local code=0
+    qemu-aarch64 "$there" "$@" >/dev/null 2>"$folder/said" || code=$?
+    if [ "$code" != 2 ] || ! grep -q 'x86-64' "$folder/said"; then
+        echo "arm: exit code $code, and it said:" >&2
+        cat "$folder/said" >&2
+        exit 1
+    fi
+}
+
+folder=$(mktemp --directory)
+trap 'rm -rf "$folder"' EXIT
+same compare -m desktop -w hash,queue -d lb,lbpp,hops --ops 40 --entries 64 --crashes 5
+same compare -m desktop -w sps,ycsb -d lbpp --ops 30 --entries 64 --crashes 2
+same kernels lu:8 -m desktop -d bsp-lb,bsp-lbpp --crashes 5
+same litmus A01 threads --designs lbpp,clwb --crashes 20
+same explore queue --ops 2 --entries 2 --seconds 0
+same list designs
+echo 'int main(void) { return 0; }' >"$folder/program.c"
+refused cc -o "$folder/program" "$folder/program.c"
+refused compare -d lb --program "$folder/program"
+refused explore --program "$folder/program" --check "$folder/program"
+refused program-process "$folder"
 
 echo "== all checks passed"

@@ -63,6 +63,7 @@ impl Embedded {
 
 /// Reads what a program has embedded, and what its libraries have.
 pub fn embedded(path: &Path) -> Result<Embedded, CcError> {
+    CcError::of_this_host()?;
     let native = Needs::read(path)?.ok_or_else(|| not_elf(path))?;
     let (image, mut opaque) = image_of(path)?.ok_or_else(|| CcError::NoCode(path.to_owned()))?;
     let mut libraries: Vec<TwinLibrary> = Vec::new();

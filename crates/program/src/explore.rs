@@ -10,15 +10,10 @@
 //! Persistent memory is numbered by the pages of pools that the program stores to; pages that it
 //! only reads are the same in every image. They are found by trying.
 
-mod client;
+pub(crate) mod client;
 mod explored;
-mod machine;
-mod server;
-mod space;
-mod template;
-mod wire;
+pub(crate) mod files;
+pub(crate) mod wire;
 
 pub use explored::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
-pub(crate) use server::serve;
-pub(crate) use space::{is_recovery, may_have_changed, overlay};
 pub(crate) use wire::Serving;

@@ -3,18 +3,42 @@
 //! The program is loaded into the process and its `main` becomes the first thread of a simulation.
 //! When it has ended the process has nothing left to do; its threads are not unwound.
 
-use crate::failure::{end, fail_at, place_of};
-use crate::image::symbol;
-use crate::lifecycle::clear_counters;
-use crate::pages::pages;
-use crate::profile::Profile;
+mod calls;
+mod entries;
+mod events;
+mod explore;
+mod failure;
+mod faults;
+mod image;
+mod lifecycle;
+mod locals;
+mod machine;
+mod masks;
+mod pages;
+mod parts;
+mod profile;
+mod regions;
+mod registers;
+mod runtime;
+mod stacks;
+mod sweep;
+mod system_calls;
+mod threads;
+mod unseen;
+mod values;
+mod watch;
+
+use self::failure::{end, fail_at, place_of};
+use self::image::symbol;
+use self::lifecycle::clear_counters;
+use self::pages::pages;
+use self::profile::Profile;
+use self::runtime::{SPACE_BYTES, THREADS_MAX, runtime};
+use self::watch::Watch;
 use crate::request::{
-    ANSWER, Answer, Asked, Fences, From, Judge, Persistent, REQUEST, Ran, Request, SPACE_BYTES,
-    Start, UnseenStore,
+    ANSWER, Answer, Asked, Fences, From, Judge, Persistent, REQUEST, Ran, Request, Start,
+    UnseenStore,
 };
-use crate::runtime::{THREADS_MAX, runtime};
-use crate::watch::Watch;
-use crate::{calls, entries, explore, faults, image, regions, stacks, threads};
 use libc::{c_char, c_int, c_void};
 use seawall_cc::abi;
 use seawall_sim::{
@@ -22,6 +46,7 @@ use seawall_sim::{
 };
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -305,7 +330,7 @@ fn cpu_nanoseconds() -> u64 {
 }
 
 /// Maps the page of [`abi`] and fills it.
-fn map_page() -> std::io::Result<()> {
+fn map_page() -> io::Result<()> {
     stacks::map_at(abi::PAGE, abi::PAGE_BYTES as usize)?;
     let fill = |at: u64, table: &[usize]| {
         for (n, function) in table.iter().enumerate() {
@@ -334,7 +359,7 @@ fn load(image: &Path) -> Result<(), String> {
 }
 
 /// Copies the words of the command to a fixed place, as `main` gets them.
-fn put_arguments(words: &[String]) -> std::io::Result<*const *const c_char> {
+fn put_arguments(words: &[String]) -> io::Result<*const *const c_char> {
     let bytes: usize = words.iter().map(|word| word.len() + 1).sum();
     let table = (words.len() + 1) * 8;
     stacks::map_at(ARGUMENTS, (table + bytes).next_multiple_of(4096))?;

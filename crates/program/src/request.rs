@@ -1,7 +1,6 @@
 //! What the process that runs a program is asked, and what it answers: files of JSON.
 
 use crate::explore::Serving;
-use seawall_memory::Fence;
 use seawall_sim::{Counters, Cycle, SiteTime, Stalls};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -10,8 +9,6 @@ use std::path::PathBuf;
 pub(crate) const REQUEST: &str = "request.json";
 /// The file of the answer.
 pub(crate) const ANSWER: &str = "answer.json";
-/// Most bytes of each kind of memory that a program may touch.
-pub(crate) const SPACE_BYTES: u64 = 8 << 30;
 /// Bytes of a page of the host.
 pub(crate) const PAGE: u64 = 4096;
 
@@ -37,15 +34,6 @@ pub enum Fences {
     Order,
     /// That what came before is durable (`dfence`).
     Drain,
-}
-
-impl Fences {
-    pub(crate) fn of_sfence(self) -> Fence {
-        match self {
-            Fences::Order => Fence::Order,
-            Fences::Drain => Fence::Drain,
-        }
-    }
 }
 
 /// When measuring begins.

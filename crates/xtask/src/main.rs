@@ -35,7 +35,7 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo run -p seawall-xtask -- \
                      tidy | docs | gallery | package | counts [--write] | regress OLD [NEW] | \
                      python --prepare | python [--as-tested] [--more] [WORD-FOR-PYTEST ..] | \
-                     wheel DIR [--source] | \
+                     wheel DIR [--source | --target T] | \
                      sanitize address|thread|miri | \
                      c-libraries DIR [--prefix PREFIX] [--machines]";
 

@@ -3,10 +3,12 @@
 //! `DIR` gets the source distribution, and a wheel that is built from it, for Python 3.9 and all
 //! later ones (abi3). The wheel is installed where nothing else is, and has to run an experiment
 //! there. With `--source` the wheel is left out, and the source distribution is installed so, by
-//! pip and Rust.
+//! pip and Rust. With `--target T` the wheel is for that target of rustc; one for another processor
+//! than this is linked by the usual cross compiler of Debian, and not tried.
 
 use crate::python::{Places, done, environment};
 use anyhow::{Context, Result, bail};
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,21 +27,31 @@ print('seawall', seawall.__version__, 'from', seawall.__file__)
 
 /// What to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
+enum Made<'a> {
     /// The source distribution and a wheel for this machine.
     Wheel,
     /// The source distribution alone.
     Source,
+    /// A wheel for a target.
+    For(&'a str),
 }
 
-impl Made {
-    fn of(options: &[&str]) -> Option<Made> {
+impl<'a> Made<'a> {
+    fn of(options: &[&'a str]) -> Option<Made<'a>> {
         match *options {
             [] => Some(Made::Wheel),
             ["--source"] => Some(Made::Source),
+            ["--target", target] => Some(Made::For(target)),
             _ => None,
         }
     }
+}
+
+/// The variable that names cargo's linker for a target, and the linker of Debian's cross compiler.
+fn linker_for(target: &str) -> (String, String) {
+    let name = target.to_uppercase().replace('-', "_");
+    let system = target.replace("-unknown-", "-");
+    (format!("CARGO_TARGET_{name}_LINKER"), format!("{system}-gcc"))
 }
 
 /// Makes in `folder` what `options` ask for; false if it is not known what that is.
@@ -53,6 +65,14 @@ pub(crate) fn run(folder: &str, options: &[&str]) -> Result<bool> {
     match made {
         Made::Source => maturin.arg("sdist"),
         Made::Wheel => maturin.args(["build", "--release", "--sdist"]),
+        Made::For(target) => {
+            let (variable, linker) = linker_for(target);
+            let is_chosen = target.starts_with(ARCH) || std::env::var_os(&variable).is_some();
+            if !is_chosen {
+                maturin.env(variable, linker);
+            }
+            maturin.args(["build", "--release", "--target", target])
+        }
     };
     // Not `--locked`: the source distribution has not all crates of the lock file, so that cargo
     // removes some from it. The versions of the others stay.
@@ -60,6 +80,10 @@ pub(crate) fn run(folder: &str, options: &[&str]) -> Result<bool> {
     match made {
         Made::Source => try_alone(&places, &newest(&folder, ".tar.gz")?)?,
         Made::Wheel => try_alone(&places, &newest(&folder, ".whl")?)?,
+        Made::For(target) if target.starts_with(ARCH) => {
+            try_alone(&places, &newest(&folder, ".whl")?)?;
+        }
+        Made::For(_) => println!("== not tried: it is for another processor than this one"),
     }
     Ok(true)
 }
@@ -101,9 +125,17 @@ mod tests {
     fn what_is_made_follows_from_the_options() {
         assert_eq!(Made::of(&[]), Some(Made::Wheel));
         assert_eq!(Made::of(&["--source"]), Some(Made::Source));
-        for wrong in [&["--wheel"][..], &["x"], &["--source", "x"]] {
+        assert_eq!(Made::of(&["--target", "x"]), Some(Made::For("x")));
+        for wrong in [&["--wheel"][..], &["x"], &["--source", "x"], &["--target"]] {
             assert_eq!(Made::of(wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn another_target_is_linked_by_its_cross_compiler() {
+        let (variable, linker) = linker_for("aarch64-unknown-linux-gnu");
+        assert_eq!(variable, "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER");
+        assert_eq!(linker, "aarch64-linux-gnu-gcc");
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub(super) enum Brand {
 impl Compiler {
     /// The compiler that the environment names.
     pub(super) fn find(language: Language) -> Result<Self, CcError> {
+        CcError::of_this_host()?;
         let (variable, usual) = match language {
             Language::C => ("SEAWALL_CC", "gcc"),
             Language::Cxx => ("SEAWALL_CXX", "g++"),

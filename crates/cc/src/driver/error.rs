@@ -23,6 +23,14 @@ pub enum CcError {
         /// The variable of the environment.
         variable: &'static str,
     },
+    /// A host of another processor.
+    #[error(
+        "programs that `seawall cc` compiles run on x86-64 alone, and this seawall is built for \
+         {}: compile and run them on a computer with x86-64; what needs no compiled program works \
+         here, too",
+        std::env::consts::ARCH
+    )]
+    OtherProcessor,
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -71,6 +79,11 @@ pub enum CcError {
 }
 
 impl CcError {
+    /// Refuses hosts whose assembly is not instrumented.
+    pub(crate) fn of_this_host() -> Result<(), Self> {
+        if cfg!(target_arch = "x86_64") { Ok(()) } else { Err(CcError::OtherProcessor) }
+    }
+
     /// A file that cannot be read or written.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -1,9 +1,8 @@
 //! A compiled program that can be explored: its runs, and its recovery on images.
 
 use super::client::{Server, Servers, THREADS, failed};
-use super::template::copy_all;
+use super::files::{copy_all, page_of};
 use super::wire::{Did, Done, End, PoolPage, Serving, Task};
-use crate::regions::page_of;
 use crate::request::{Fences, From, PAGE, Place, Start};
 use crate::spawn::ProgramError;
 use seawall_cc::SUPPORT_FOLDER;

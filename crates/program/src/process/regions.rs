@@ -4,16 +4,16 @@
 //! what is durable is the machine's to say. A pool stays mapped when the program unmaps it, so that
 //! it is found again, as the page cache would have it.
 
-use crate::request::PAGE;
-use crate::request::Persistent;
-use crate::runtime::runtime;
-use crate::sweep::written;
+use crate::explore::files::page_of;
+use crate::process::runtime::runtime;
+use crate::process::sweep::written;
+use crate::request::{PAGE, Persistent};
 use libc::{c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Pools, one after the other.
@@ -106,7 +106,9 @@ pub(crate) fn grow_heap(bytes: usize) -> *mut c_void {
     let end = &REGIONS.0.heap_end;
     let at = end.get();
     let bytes = (bytes as u64).next_multiple_of(PAGE);
-    if at + bytes > HEAP + HEAP_BYTES_MAX || crate::stacks::map_at(at, bytes as usize).is_err() {
+    if at + bytes > HEAP + HEAP_BYTES_MAX
+        || crate::process::stacks::map_at(at, bytes as usize).is_err()
+    {
         return std::ptr::null_mut();
     }
     end.set(at + bytes);
@@ -163,7 +165,7 @@ pub(crate) fn map(
     if let Some((file, path)) = described {
         let pool = Pool { path, file, at, bytes: length, offset: offset as u64 };
         regions.pools.borrow_mut().push(pool.clone());
-        crate::explore::overlay(&pool);
+        crate::process::explore::overlay(&pool);
     }
     at as i64
 }
@@ -172,7 +174,7 @@ pub(crate) fn map(
 /// many of them there are, at most `bytes`; nothing if the file itself has them. A recovery finds
 /// all that a crash has left in mappings.
 pub(crate) fn mapped(fd: c_int, offset: i64, bytes: u64) -> Option<(u64, u64)> {
-    let is_recovery = crate::explore::is_recovery();
+    let is_recovery = crate::process::explore::is_recovery();
     if bytes == 0 || REGIONS.0.pools.borrow().is_empty() && !is_recovery {
         return None;
     }
@@ -190,7 +192,7 @@ pub(crate) fn mapped(fd: c_int, offset: i64, bytes: u64) -> Option<(u64, u64)> {
     };
     let left = file_bytes.checked_sub(offset).filter(|left| *left > 0)?;
     let pool = find().or_else(|| {
-        if is_recovery && crate::explore::may_have_changed(&path) {
+        if is_recovery && crate::process::explore::may_have_changed(&path) {
             map(0, file_bytes as usize, libc::PROT_WRITE, libc::MAP_SHARED, fd, 0);
         }
         find()
@@ -229,19 +231,6 @@ pub(crate) fn original(at: u64) -> Option<Vec<u8>> {
     written(at, PAGE).first()?;
     let file = File::open(&pool.path).ok()?;
     page_of(&file, pool.offset_of(at)).ok()
-}
-
-/// The page of a file that begins at `offset`: zeros where the file is shorter.
-pub(crate) fn page_of(file: &File, offset: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; PAGE as usize];
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.read_at(&mut bytes[done..], offset + done as u64)? {
-            0 => break,
-            read => done += read,
-        }
-    }
-    Ok(bytes)
 }
 
 /// Declares memory persistent that is no file's; before it is touched.

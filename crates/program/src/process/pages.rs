@@ -5,10 +5,10 @@
 //! with what its file has. Where the host's memory differs from the shadow, something else than an
 //! instrumented instruction has written it.
 
-use crate::failure::fail;
-use crate::regions::{is_persistent, original};
+use crate::process::failure::fail;
+use crate::process::regions::{is_persistent, original};
+use crate::process::runtime::{OneThread, Thread};
 use crate::request::PAGE;
-use crate::runtime::{OneThread, Thread};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

@@ -3,9 +3,9 @@
 //! A site is where the program goes on after the access. What the support library does is told
 //! apart by who called it, which is the first address on the stack that is of the program.
 
-use crate::image::{self, ProgramCode};
+use crate::process::image::{self, ProgramCode};
+use crate::process::runtime::{THREADS_MAX, Thread};
 use crate::request::{CodeAddress, PlaceTime};
-use crate::runtime::{THREADS_MAX, Thread};
 use rustc_hash::FxHashMap;
 use seawall_sim::SiteTime;
 use std::cell::{Cell, RefCell};

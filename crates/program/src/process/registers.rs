@@ -1,4 +1,4 @@
-//! The frame of saved registers that an [entry](crate::entries) makes.
+//! The frame of saved registers that an [entry](super::entries) makes.
 
 /// The program's registers while an entry is called, by their places on its stack.
 #[derive(Debug)]

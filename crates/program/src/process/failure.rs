@@ -1,8 +1,8 @@
 //! How the process ends: with an answer, whatever happens.
 
+use crate::process::runtime::{Thread, runtime};
+use crate::process::{image, stacks};
 use crate::request::{Answer, Place};
-use crate::runtime::{Thread, runtime};
-use crate::{image, stacks};
 
 /// Ends the process: what the program does cannot be done here.
 pub(crate) fn refuse(what: &str) -> ! {

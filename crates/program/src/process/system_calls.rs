@@ -1,9 +1,9 @@
 //! `syscall` instructions of the program.
 
-use crate::failure::refuse;
-use crate::image;
-use crate::registers::Registers;
-use crate::runtime::{SystemCall, runtime};
+use crate::process::failure::refuse;
+use crate::process::image;
+use crate::process::registers::Registers;
+use crate::process::runtime::{SystemCall, runtime};
 use libc::c_void;
 
 /// A `syscall` instruction of the program: what the support library does for `syscall()`.

@@ -3,13 +3,14 @@
 use super::machine::Recording;
 use super::space::{Space, space};
 use super::template::Template;
-use super::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
-use crate::failure::place_of;
+use crate::explore::client::THREADS;
+use crate::explore::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
+use crate::process::failure::place_of;
+use crate::process::runtime::{OneThread, runtime};
 use crate::process::{Loaded, end_with_parent};
+use crate::process::{faults, image, regions, stacks, threads};
 use crate::request::{Answer, From, PAGE, Persistent};
-use crate::runtime::{OneThread, runtime};
 use crate::spawn::tail;
-use crate::{faults, image, regions, stacks, threads};
 use libc::c_int;
 use seawall_explore::{Recorder, RunError, Schedule, Trace};
 use seawall_memory::{Image, Memory as _};
@@ -54,7 +55,7 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
     let mut template = Template::new(&serving.template, &serving.folder);
     let pm_bytes = (serving.pages.len() as u64 * PAGE).max(PAGE);
     let recorder = Recorder::new(Image::new(pm_bytes, serving.dram_bytes));
-    recorder.get_ready(super::client::THREADS);
+    recorder.get_ready(THREADS);
     Space::set_up(serving);
     let emptied = File::create(&serving.said).map_err(failed)?;
     while let Some(task) = read_frame::<Task>(&mut asked).map_err(failed)? {
@@ -80,7 +81,7 @@ fn in_a_fork(body: impl FnOnce() -> String) -> io::Result<Option<End>> {
     if child == 0 {
         end_with_parent();
         let what = body();
-        crate::failure::fail_at(&what, Vec::new())
+        crate::process::failure::fail_at(&what, Vec::new())
     }
     let mut status = 0;
     // SAFETY: waits for the child.
@@ -157,7 +158,7 @@ fn begin(
 /// The turns of the threads of a recovery: each until it waits or ends.
 fn of_recovery() -> Schedule {
     Schedule {
-        threads: super::client::THREADS,
+        threads: THREADS,
         turns: seawall_explore::Turns::Priorities(0),
         steps: u64::MAX,
         ..Schedule::default()
@@ -194,7 +195,7 @@ fn over(result: Result<Trace, RunError>) -> String {
         Err(error) => error.to_string(),
     };
     let threads = runtime().threads.iter().filter(|thread| thread.is_busy.get());
-    crate::failure::fail_at(&what, threads.map(place_of).collect())
+    crate::process::failure::fail_at(&what, threads.map(place_of).collect())
 }
 
 /// The program has exited, and this is its run.

@@ -1,9 +1,9 @@
 //! A last look for stores that nothing saw.
 
-use crate::pages::pages;
+use crate::process::pages::pages;
+use crate::process::runtime::{Thread, runtime};
+use crate::process::{regions, values};
 use crate::request::{PAGE, Persistent};
-use crate::runtime::{Thread, runtime};
-use crate::{regions, values};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 

@@ -6,12 +6,12 @@
 //! one load. Or code that is not instrumented has written the word: then the machine takes the
 //! value over, by a store of the thread that found it, and the word is counted as unseen.
 
-use crate::failure::refuse;
-use crate::masks::bits_of_bytes;
-use crate::pages::pages;
-use crate::parts::parts;
-use crate::runtime::{Patch, Pending, Stored, Thread, runtime};
-use crate::stacks;
+use crate::process::failure::refuse;
+use crate::process::masks::bits_of_bytes;
+use crate::process::pages::pages;
+use crate::process::parts::parts;
+use crate::process::runtime::{Patch, Pending, Stored, Thread, runtime};
+use crate::process::stacks;
 use seawall_memory::{LINE_BYTES, Width};
 
 /// The host's aligned word at `at`.

@@ -4,7 +4,7 @@
 //! the program's thread, behind a frame of saved registers; it is compiled for plain x86-64, but
 //! the C library that it calls uses all vector registers, so those are kept too.
 
-use crate::events::event;
+use crate::process::events::event;
 use seawall_cc::abi::{self, Vectors};
 use std::arch::naked_asm;
 

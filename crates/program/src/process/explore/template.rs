@@ -1,5 +1,6 @@
 //! The files that every run finds in its folder.
 
+use crate::explore::files::copy_all;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -86,22 +87,6 @@ impl Template {
 
 fn remove(path: &Path, is: &Metadata) -> io::Result<()> {
     if is.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
-}
-
-/// Copies a file, or a folder with all that is in it. Holes of files stay holes.
-pub(crate) fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    let is = fs::metadata(from)?;
-    if is.is_file() {
-        return fs::copy(from, to).map(drop);
-    }
-    if is.is_dir() {
-        fs::create_dir_all(to)?;
-        for entry in fs::read_dir(from)? {
-            let name = entry?.file_name();
-            copy_all(&from.join(&name), &to.join(&name))?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! Thread 0 is `main`. Each other core waits until a thread is started on it, runs it to its end,
 //! and waits again.
 
-use crate::events;
-use crate::failure;
-use crate::machine::Machine;
-use crate::runtime::{Thread, runtime};
-use crate::stacks;
+use crate::process::events;
+use crate::process::failure;
+use crate::process::machine::Machine;
+use crate::process::runtime::{Thread, runtime};
+use crate::process::stacks;
 use std::io;
 
 /// Finds a core for a new thread; `None` if all are busy.

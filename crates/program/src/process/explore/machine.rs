@@ -2,11 +2,11 @@
 
 use super::server;
 use super::space::{Space, space};
-use super::wire::Did;
-use crate::failure::fail;
-use crate::machine::Machine;
+use crate::explore::wire::Did;
+use crate::process::failure::fail;
+use crate::process::machine::Machine;
+use crate::process::stacks;
 use crate::request::PAGE;
-use crate::stacks;
 use seawall_explore::Traced;
 use seawall_memory::{Addr, Fence, Memory, Width};
 use std::cell::Cell;
@@ -189,4 +189,4 @@ impl Recording<'_> {
     }
 }
 
-const _: () = assert!(64 * crate::runtime::THREADS_MAX as u64 <= PAGE);
+const _: () = assert!(64 * crate::process::runtime::THREADS_MAX as u64 <= PAGE);

@@ -1,10 +1,11 @@
 //! Crashes of a run, and what they are held to.
 
-use crate::pages::pages;
-use crate::regions::{self, Pool};
-use crate::request::{BrokenCrash, Judge, PAGE, Request, SPACE_BYTES};
-use crate::runtime::runtime;
-use crate::stacks;
+use crate::process::pages::pages;
+use crate::process::regions::{self, Pool};
+use crate::process::runtime::SPACE_BYTES;
+use crate::process::runtime::runtime;
+use crate::process::stacks;
+use crate::request::{BrokenCrash, Judge, PAGE, Request};
 use seawall_memory::LINE_BYTES;
 use seawall_sim::{CoreAccess, Crash, Cycle, Observer, Recording, RunOutcome};
 use std::io;

@@ -5,12 +5,12 @@
 //! is a static of cells; an operation of the machine may run other threads before it returns, and
 //! nothing may be borrowed across it.
 
-use crate::locals::ThreadLocals;
-use crate::machine::Machine;
-use crate::profile::Profile;
+use crate::process::locals::ThreadLocals;
+use crate::process::machine::Machine;
+use crate::process::profile::Profile;
+use crate::process::stacks;
+use crate::process::unseen::Unseen;
 use crate::request::{Answer, Fences, Persistent};
-use crate::stacks;
-use crate::unseen::Unseen;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 
@@ -22,6 +22,9 @@ pub(crate) type Tell = fn(&Answer) -> bool;
 
 /// From a site and the stack pointer there to a site of the program's own code.
 pub(crate) type Locate = fn(u64, u64) -> u64;
+
+/// Most bytes of each kind of memory that a program may touch.
+pub(crate) const SPACE_BYTES: u64 = 8 << 30;
 
 /// The most threads of a program: one for each core of the largest machine.
 pub(crate) const THREADS_MAX: usize = 64;

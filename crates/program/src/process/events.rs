@@ -3,15 +3,16 @@
 //! The call comes before the instruction. So a store is finished at the next call of its thread:
 //! nobody else has run in between, and the host's memory has the value. A load asks the machine for
 //! the value, and if the host's memory has another one, the program must be made to see the
-//! machine's ([`values`](crate::values)).
+//! machine's ([`values`](super::values)).
 
-use crate::masks::selected;
-use crate::pages::pages;
-use crate::registers::Registers;
-use crate::runtime::{Pending, Thread, runtime};
-use crate::system_calls::system_call;
-use crate::values::{self, finish_store, load, load_range, load_too, lock};
-use crate::values::{take_over_line, unlock};
+use crate::process::masks::selected;
+use crate::process::pages::pages;
+use crate::process::registers::Registers;
+use crate::process::runtime::{Pending, Thread, runtime};
+use crate::process::system_calls::system_call;
+use crate::process::values::{self, finish_store, load, load_range, load_too, lock};
+use crate::process::values::{take_over_line, unlock};
+use crate::request::Fences;
 use seawall_cc::abi::{self, Kind};
 use seawall_memory::{Fence, LINE_BYTES};
 
@@ -195,7 +196,10 @@ pub(crate) fn flush(thread: &Thread, at: u64) {
 
 /// The program's `sfence`.
 pub(crate) fn fence(thread: &Thread) {
-    let fence = runtime().fences.get().of_sfence();
+    let fence = match runtime().fences.get() {
+        Fences::Order => Fence::Order,
+        Fences::Drain => Fence::Drain,
+    };
     thread.issued(1);
     thread.through(|machine| machine.fence(fence));
 }

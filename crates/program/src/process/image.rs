@@ -1,8 +1,8 @@
 //! Where the loaded modules of the program are.
 
-use crate::locals::ThreadLocals;
-use crate::runtime::runtime;
-use crate::stacks;
+use crate::process::locals::ThreadLocals;
+use crate::process::runtime::runtime;
+use crate::process::stacks;
 use libc::{c_int, c_void};
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -5,7 +5,7 @@
 //! borrows the base of its `%fs`. It runs on a stack of the program's, whose address does not
 //! depend on where the system puts things.
 
-use crate::runtime::OneThread;
+use crate::process::runtime::OneThread;
 use std::arch::naked_asm;
 use std::cell::{Cell, OnceCell};
 use std::io;

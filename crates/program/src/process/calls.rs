@@ -1,13 +1,13 @@
 //! The functions that the support library calls, in the order of `support/page.h`.
 
-use crate::events::{self, charge, finish, settle};
-use crate::failure::{self, refuse};
-use crate::lifecycle;
-use crate::pages::pages;
-use crate::regions;
+use crate::process::events::{self, charge, finish, settle};
+use crate::process::failure::{self, refuse};
+use crate::process::lifecycle;
+use crate::process::pages::pages;
+use crate::process::regions;
+use crate::process::runtime::{Thread, runtime};
+use crate::process::{stacks, threads};
 use crate::request::PAGE;
-use crate::runtime::{Thread, runtime};
-use crate::{stacks, threads};
 use libc::{c_char, c_int, c_void};
 use seawall_memory::{Fence, LINE_BYTES};
 use std::ffi::CStr;
@@ -120,7 +120,7 @@ extern "C" fn wait_while(at: u64, value: u64) -> u64 {
         return found;
     }
     let thread = simulated().unwrap_or_else(|| refuse("a wait inside a call of the C library"));
-    crate::values::wait_while(thread, at, value)
+    crate::process::values::wait_while(thread, at, value)
 }
 
 extern "C" fn nanoseconds() -> u64 {

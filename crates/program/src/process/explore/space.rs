@@ -1,13 +1,13 @@
 //! Where the pages of a program are on the recording machine, and what recovery does to those that
 //! are persistent.
 
-use super::wire::{Access, Did, PoolPage, Serving};
-use crate::failure::fail;
-use crate::image::ProgramCode;
-use crate::pages::pages;
-use crate::regions::{self, Pool};
+use crate::explore::wire::{Access, Did, PoolPage, Serving};
+use crate::process::failure::fail;
+use crate::process::image::ProgramCode;
+use crate::process::pages::pages;
+use crate::process::regions::{self, Pool};
+use crate::process::runtime::{OneThread, runtime};
 use crate::request::PAGE;
-use crate::runtime::{OneThread, runtime};
 use rustc_hash::FxHashMap;
 use seawall_memory::Addr;
 use std::cell::{Cell, OnceCell, RefCell};

@@ -1,9 +1,9 @@
 //! What the program is told to have done when a signal would end it: where it was, and why.
 
-use crate::failure;
-use crate::image;
-use crate::runtime::runtime;
-use crate::stacks;
+use crate::process::failure;
+use crate::process::image;
+use crate::process::runtime::runtime;
+use crate::process::stacks;
 use libc::{c_int, c_void, siginfo_t};
 
 const SIGNALS: &[(c_int, &str)] = &[

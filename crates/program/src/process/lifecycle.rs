@@ -1,9 +1,9 @@
 //! When measuring begins, and how the program ends.
 
-use crate::failure::fail_at;
-use crate::pages::pages;
-use crate::runtime::runtime;
-use crate::{events, image, regions, stacks, sweep};
+use crate::process::failure::fail_at;
+use crate::process::pages::pages;
+use crate::process::runtime::runtime;
+use crate::process::{events, image, regions, stacks, sweep};
 use libc::c_int;
 use seawall_cc::abi;
 

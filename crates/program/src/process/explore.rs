@@ -1,0 +1,9 @@
+//! The served side of an exploration: a process that has loaded the program and forks for each run.
+
+mod machine;
+mod server;
+mod space;
+mod template;
+
+pub(crate) use server::serve;
+pub(crate) use space::{is_recovery, may_have_changed, overlay};
