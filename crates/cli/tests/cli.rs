@@ -163,7 +163,8 @@ fn a_trace_is_of_one_cell_and_its_window_is_one_of_the_run() {
     let kernel = ["kernels", "lu:8", "-d", "bsp-lb", "--trace", "x", "--trace-window", "ops:1..2"];
     refuses(&kernel, &["in cycles", "a kernel reports no operations"]);
     refuses(&["compare", "--trace-window", "1..2"], &["--trace <FILE>"]);
-    refuses(&["compare", "--program", "true", "--trace", "x"], &["--program", "--trace"]);
+    let program = ["compare", "--program", "true", "--trace", "x"];
+    refuses(&[&program[..], &["-d", "lb,clwb"]].concat(), &["true under lb,", "name one"]);
     assert!(!Path::new("x").exists());
 }
 

@@ -82,6 +82,7 @@ fn no_command_writes_over_what_it_reads_by_any_name_of_it() {
         ("kernels lu:8 -m m.toml --crashes 0 --html", "m.toml"),
         ("compare -w hash -d lb -m m.toml --ops 5 --crashes 0 --trace", "m.toml"),
         ("kernels lu:8 -d bsp-lb -m m.toml --crashes 0 --trace", "m.toml"),
+        ("compare --program true -d lb -m m.toml --crashes 0 --trace", "m.toml"),
         ("kernels lu:8 -m m.toml --crashes 0 --plot", "m.toml"),
         ("sweep s.toml --out new.jsonl --plot", "s.toml"),
         ("sweep s.toml --out new.jsonl --plot", "m.toml"),

@@ -92,8 +92,8 @@ pub enum LabError {
     },
     /// Several cells, of which one is to be recorded.
     #[error(
-        "--trace records one cell, and {cells} are named ({first}); name one workload or kernel, \
-         and one design"
+        "--trace records one cell, and {cells} are named ({first}); name one workload, kernel or \
+         program, and one design"
     )]
     ManyTraced {
         /// How many.

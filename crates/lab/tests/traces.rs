@@ -5,13 +5,10 @@ use seawall_lab::{
     Progress, Report, RequestOptions, TraceOptions,
 };
 use seawall_sim::{Counters, Machine};
+use seawall_trace_reader::{Decoded, Kind, ReadEvent, Slice};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-mod decoder;
-
-use decoder::{Decoded, Event, Kind, Slice};
 
 fn strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
@@ -54,16 +51,6 @@ fn kernels(kernel: &str, design: &str) -> Kernels {
     KernelOptions::run(options.plan().unwrap(), &Progress::hidden(), &Arc::default()).unwrap()
 }
 
-/// Cycles by reason of the slices on the cores' tracks.
-fn by_reason(decoded: &Decoded) -> BTreeMap<String, u64> {
-    let mut sums = BTreeMap::new();
-    for slice in decoded.slices.iter().filter(|slice| decoded.is_core(slice.track)) {
-        assert_eq!(slice.depth, 0, "{slice:?}");
-        *sums.entry(slice.name.clone()).or_default() += slice.to.expect("it ends") - slice.from;
-    }
-    sums
-}
-
 /// The cycles of a record by reason, from their shares.
 fn recorded(stalls: &Map<String, Value>, core_cycles: u64) -> BTreeMap<String, u64> {
     let cycles = |share: &Value| (share.as_f64().unwrap() * core_cycles as f64).round() as u64;
@@ -79,7 +66,7 @@ fn slices_add_up_to_the_stalls_of_the_record_reason_by_reason() {
         let [record] = &records[..] else { panic!("one cell") };
         let decoded = Decoded::of(&comparison.trace());
         let wanted = recorded(&record.stalls, record.cycles * record.threads as u64);
-        assert_eq!(by_reason(&decoded), wanted, "{design}");
+        assert_eq!(decoded.core_cycles(), wanted, "{design}");
         assert!(wanted.len() > 4, "{design}: {wanted:?}");
     }
 }
@@ -92,7 +79,7 @@ fn a_kernel_is_recorded_under_the_design_that_is_named_and_not_under_its_baselin
         let record = records.iter().find(|record| record.design == design).expect("it ran");
         let decoded = Decoded::of(&kernels.trace());
         let wanted = recorded(&record.stalls, record.cycles * record.threads as u64);
-        assert_eq!(by_reason(&decoded), wanted, "{kernel} under {design}");
+        assert_eq!(decoded.core_cycles(), wanted, "{kernel} under {design}");
         assert_eq!(decoded.tracks[&1].name, format!("{kernel} under {design} on desktop"));
     }
 }
@@ -135,7 +122,7 @@ fn counters_of_write_queues_have_no_more_than_their_entries() {
     let machine = "desktop:memory.write_queue=3";
     let comparison = compared(&CompareOptions { machine: machine.into(), ..options("clwb") });
     let decoded = Decoded::of(&comparison.trace());
-    let is_queue = |event: &&Event| decoded.tracks[&event.track].name == "write queue";
+    let is_queue = |event: &&ReadEvent| decoded.tracks[&event.track].name == "write queue";
     let counts = decoded.events.iter().filter(|event| event.kind == Kind::Count).filter(is_queue);
     let most = counts.map(|event| event.count).max();
     assert_eq!(Machine::load(machine).unwrap().memory.write_queue, 3);

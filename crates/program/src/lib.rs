@@ -26,6 +26,6 @@ pub use no_process::{check, serve};
 pub use process::{check, serve};
 pub use request::{
     Answer, BrokenCrash, CodeAddress, CrashAfter, Fences, From, Judge, Persistent, Place,
-    PlaceTime, Ran, Request, Start, UnseenStore,
+    PlaceTime, Ran, Request, Start, Timed, UnseenStore,
 };
 pub use spawn::{ProgramError, Run, run, serve_by, server};

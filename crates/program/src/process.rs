@@ -36,13 +36,14 @@ use self::profile::Profile;
 use self::runtime::{SPACE_BYTES, THREADS_MAX, runtime};
 use self::watch::Watch;
 use crate::request::{
-    ANSWER, Answer, Asked, Fences, From, Judge, Persistent, REQUEST, Ran, Request, Start,
-    UnseenStore,
+    ANSWER, Answer, Asked, Fences, From, Judge, Persistent, REQUEST, Ran, Request, Start, TIMELINE,
+    Timed, UnseenStore,
 };
 use libc::{c_char, c_int, c_void};
 use seawall_cc::abi;
 use seawall_sim::{
-    Choice, Cycle, HostSpace, Machine, Observer, Program, RunOutcome, SimError, Simulation,
+    Choice, Cycle, HostSpace, Machine, Observer, Program, RunOutcome, RunTimeline, SimError,
+    Simulation,
 };
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
@@ -115,6 +116,7 @@ pub fn check(image: &Path, entry: &str, pool: &Path) -> ! {
         folder: PathBuf::new(),
         cycles_max: Cycle::MAX,
         has_profile: false,
+        timeline: None,
     });
     match ran {
         // SAFETY: ends the process at once; nothing of the program is to run any more.
@@ -188,16 +190,33 @@ fn run(request: &Request) -> Result<Ran, String> {
     if request.has_profile {
         simulation = simulation.with_profile();
     }
+    if let Some(Timed { window, bytes_max }) = request.timeline {
+        simulation = simulation.with_timeline(window, bytes_max);
+    }
     faults::watch();
     let before = cpu_nanoseconds();
     let outcome = simulation.run(programs);
     stacks::set_fs(runtime.host_fs.get());
     let spent = cpu_nanoseconds() - before;
-    let outcome = match outcome {
+    let mut outcome = match outcome {
         Err(SimError::Deadlock { cycle, .. }) => all_wait(cycle),
         other => other.map_err(|error| error.to_string())?,
     };
-    Ok(answer(&outcome, &mut watch.borrow_mut(), spent))
+    let timeline = outcome.timeline.take();
+    let ran = answer(&outcome, &mut watch.borrow_mut(), spent);
+    if let Some(timeline) = timeline {
+        keep(timeline, ran.cores, &request.folder)
+            .map_err(|error| format!("cannot keep its timeline: {error}"))?;
+    }
+    Ok(ran)
+}
+
+/// Writes the timeline of the first `cores` cores, which are those that ran a thread.
+fn keep(mut timeline: RunTimeline, cores: usize, folder: &Path) -> io::Result<()> {
+    timeline.cores = cores;
+    timeline.stalls.retain(|stall| stall.core < cores);
+    let bytes = postcard::to_allocvec(&timeline).map_err(io::Error::other)?;
+    std::fs::write(folder.join(TIMELINE), bytes)
 }
 
 /// A program in this process.
@@ -316,6 +335,7 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         raced: runtime.patches.get(),
         touched: pages().touched(),
         profile,
+        timeline: None,
         host_nanoseconds,
     }
 }

@@ -1,7 +1,7 @@
 //! What the process that runs a program is asked, and what it answers: files of JSON.
 
 use crate::explore::Serving;
-use seawall_sim::{Counters, Cycle, SiteTime, Stalls};
+use seawall_sim::{Counters, Cycle, RunTimeline, SiteTime, Stalls, TimelineWindow};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub(crate) const REQUEST: &str = "request.json";
 /// The file of the answer.
 pub(crate) const ANSWER: &str = "answer.json";
+/// The file of the timeline, which is too large for the answer.
+pub(crate) const TIMELINE: &str = "timeline";
 /// Bytes of a page of the host.
 pub(crate) const PAGE: u64 = 4096;
 
@@ -132,6 +134,17 @@ pub struct Request {
     pub cycles_max: Cycle,
     /// Whether to tell where in the program the cycles go.
     pub has_profile: bool,
+    /// The timeline to record, if one is wanted.
+    pub timeline: Option<Timed>,
+}
+
+/// The timeline of a run that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timed {
+    /// The part of what is measured.
+    pub window: TimelineWindow,
+    /// Most bytes that it may take in a file.
+    pub bytes_max: u64,
 }
 
 /// A crash that broke the program.
@@ -209,6 +222,9 @@ pub struct Ran {
     pub touched: [u64; 2],
     /// Where the cycles of all threads went, if that was asked for.
     pub profile: Option<Vec<PlaceTime>>,
+    /// What happened when, if that was asked for: on the cores that ran a thread.
+    #[serde(skip)]
+    pub timeline: Option<RunTimeline>,
     /// CPU time of the host in nanoseconds.
     pub host_nanoseconds: u64,
 }

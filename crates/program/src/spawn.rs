@@ -1,6 +1,7 @@
 //! Starts the process for one run of a program, waits for it, and cleans up whatever happens.
 
-use crate::request::{ANSWER, Answer, Asked, Place, REQUEST, Ran, Request};
+use crate::request::{ANSWER, Answer, Asked, Place, REQUEST, Ran, Request, TIMELINE};
+use seawall_sim::RunTimeline;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -128,7 +129,13 @@ pub fn run(run: &Run, stop: &AtomicBool) -> Result<Ran, ProgramError> {
     };
     let answer = std::fs::read(folder.join(ANSWER));
     match answer.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
-        Some(Answer::Ran(ran)) => Ok(*ran),
+        Some(Answer::Ran(mut ran)) => {
+            if run.request.timeline.is_some() {
+                let timeline = timeline(folder);
+                ran.timeline = Some(timeline.map_err(io("cannot read a timeline".into()))?);
+            }
+            Ok(*ran)
+        }
         Some(Answer::Failed { what, places }) => {
             Err(ProgramError::Failed { program: program(run), what, places })
         }
@@ -136,6 +143,12 @@ pub fn run(run: &Run, stop: &AtomicBool) -> Result<Ran, ProgramError> {
             Err(ProgramError::Ended { program: program(run), how: how(status), said: said(run) })
         }
     }
+}
+
+/// The timeline that a run has left.
+fn timeline(folder: &Path) -> io::Result<RunTimeline> {
+    let bytes = std::fs::read(folder.join(TIMELINE))?;
+    postcard::from_bytes(&bytes).map_err(io::Error::other)
 }
 
 /// A process that is killed, with all that it started, when nobody waits for it any more.

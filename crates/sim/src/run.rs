@@ -221,8 +221,8 @@ pub struct Measured {
 
 /// The result of a run.
 ///
-/// If a program has marked [a region](SimMemory::roi_begin), all but `pm` and `timeline` is of that
-/// region.
+/// If a program has marked [a region](SimMemory::roi_begin), all but `pm` is of that region; the
+/// cycles of `timeline` are counted from the start of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOutcome {
     /// When the last program finished, in cycles.

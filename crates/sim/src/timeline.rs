@@ -9,13 +9,15 @@
 
 use crate::Cycle;
 use crate::engine::counters::Reason;
+use serde::{Deserialize, Serialize};
 
 mod recorder;
 
 pub(crate) use recorder::{Recorder, Tape};
 
-/// The part of a run that a timeline shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The part of a run that a timeline shows: of what its programs have
+/// [marked](crate::SimMemory::roi_begin), if they have, where outputs are counted from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimelineWindow {
     /// Cycles, from the first one up to the second, which is left out.
     Cycles(Cycle, Cycle),
@@ -29,8 +31,14 @@ impl TimelineWindow {
     pub const ALL: TimelineWindow = TimelineWindow::Cycles(0, Cycle::MAX);
 }
 
+impl Default for TimelineWindow {
+    fn default() -> TimelineWindow {
+        TimelineWindow::ALL
+    }
+}
+
 /// What a timeline has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTimeline {
     /// The first cycle that it shows.
     pub from: Cycle,
@@ -40,9 +48,11 @@ pub struct RunTimeline {
     pub is_full: bool,
     /// The most bytes that it takes in a file.
     pub bytes: u64,
+    /// Where what is measured begins: 0, unless programs mark that.
+    pub begin: Cycle,
     /// When the last program finished.
     pub cycles: Cycle,
-    /// The outputs of all programs together.
+    /// The outputs of all programs together, from where measuring begins.
     pub outputs: u64,
     /// The cores that ran programs: the first ones.
     pub cores: usize,
@@ -59,7 +69,7 @@ pub struct RunTimeline {
 }
 
 /// Cycles in which a core stalled, without a break and for one reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StallSlice {
     /// The core.
     pub core: usize,
@@ -72,7 +82,7 @@ pub struct StallSlice {
 }
 
 /// An epoch of a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EpochName {
     /// The core.
     pub core: usize,
@@ -81,7 +91,7 @@ pub struct EpochName {
 }
 
 /// How an epoch became durable. What did not happen in the run is `None`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochSlice {
     /// Which one.
     pub name: EpochName,
@@ -100,7 +110,7 @@ pub struct EpochSlice {
 }
 
 /// What a design does when the lines of an epoch are durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EpochEnd {
     /// Controllers commit what they could have undone.
     Commit,
@@ -109,7 +119,7 @@ pub enum EpochEnd {
 }
 
 /// A dependence between epochs of different cores, which hardware tracks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochDependence {
     /// When it was found.
     pub at: Cycle,
@@ -120,7 +130,7 @@ pub struct EpochDependence {
 }
 
 /// A request of a core that waits until an epoch is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochWait {
     /// When it began to wait.
     pub at: Cycle,
@@ -134,7 +144,7 @@ pub struct EpochWait {
 
 /// An entry of a write queue: that of a controller or, if the machine has DIMMs and the line
 /// persists, of a DIMM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueEntry {
     /// The controller, or the DIMM.
     pub queue: WriteQueue,
@@ -151,7 +161,7 @@ pub struct QueueEntry {
 }
 
 /// A write queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum WriteQueue {
     /// Of this controller.
     Controller(usize),

@@ -12,13 +12,14 @@ use crate::commands::kernels::{KERNEL_BASELINE, KernelOptions};
 use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{CRASHES_MAX, check_jobs, in_range};
 use crate::engine::spent::Spent;
+use crate::engine::timeline::{TraceOptions, Traced, draw};
 use clap::{Args, ValueEnum};
 use seawall_program::{Fences, From, Persistent, Ran};
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
     json_lines, one_plot,
 };
-use seawall_sim::{Choice, Counters, Machine};
+use seawall_sim::{Choice, Counters, Machine, RunTimeline, TimelineWindow};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -170,6 +171,7 @@ pub struct ProgramExperiment {
     json: Option<PathBuf>,
     plot: Option<PathBuf>,
     html: Option<PathBuf>,
+    trace: TraceOptions,
     is_unannotated: bool,
 }
 
@@ -191,6 +193,7 @@ impl CompareOptions {
             json: self.json.clone(),
             plot: self.plot.clone(),
             html: self.html.clone(),
+            trace: self.trace.clone(),
             is_unannotated: false,
         })
     }
@@ -214,6 +217,7 @@ impl KernelOptions {
             json: self.json.clone(),
             plot: self.plot.clone(),
             html: self.html.clone(),
+            trace: self.trace.clone(),
             is_unannotated: true,
         })
     }
@@ -256,6 +260,16 @@ pub struct ProgramPlan {
     crashes: u64,
     seed: u64,
     jobs: Option<usize>,
+    /// The point whose timeline is recorded.
+    traced: Option<Traced>,
+}
+
+impl ProgramPlan {
+    /// What is recorded of a point, if something is.
+    fn window(&self, point: &ProgramPoint) -> Option<TimelineWindow> {
+        let at = self.points.iter().position(|one| one.design.text == point.design.text)?;
+        Traced::at(self.traced, at)
+    }
 }
 
 /// What became of a program under a design.
@@ -333,6 +347,15 @@ impl Programs {
     fn broken(&self) -> usize {
         self.cells.iter().map(ProgramCell::broken).sum()
     }
+
+    /// The name of the cell whose timeline was recorded, and the timeline.
+    fn traced(&self) -> Option<(String, &RunTimeline)> {
+        self.cells.iter().find_map(|cell| {
+            let timeline = cell.ran.timeline.as_ref()?;
+            let program = self.plan.command.name();
+            Some((format!("{program} under {}", cell.design.text), timeline))
+        })
+    }
 }
 
 impl ProgramExperiment {
@@ -350,6 +373,19 @@ impl ProgramExperiment {
             choices.insert(0, Choice::parse(&baseline)?);
         }
         Ok((baseline, choices))
+    }
+
+    /// The point to record: that of the only design, besides a baseline that was not named.
+    fn traced(&self, points: &[ProgramPoint], baseline: &str) -> Result<Option<Traced>, LabError> {
+        let is_named = |point: &ProgramPoint| {
+            let text = &point.design.text;
+            text != baseline || self.designs.contains(text) || points.len() == 1
+        };
+        let named = points.iter().enumerate().filter(|(_, point)| is_named(point));
+        let name = |point: &ProgramPoint| format!("{} under {}", point.program, point.design.text);
+        let named: Vec<_> = named.map(|(at, point)| (at, name(point))).collect();
+        // How many operations a program reports is not known before it runs.
+        Traced::of(&self.trace, &named, Some(u64::MAX))
     }
 }
 
@@ -386,6 +422,8 @@ impl Experiment for ProgramExperiment {
         let fences = FenceChoice::fences(options.fence);
         let program = command.name().to_owned();
         let point = |design| ProgramPoint { program: program.clone(), design };
+        let points: Vec<ProgramPoint> = choices.into_iter().map(point).collect();
+        let traced = self.traced(&points, &baseline)?;
         Ok(ProgramPlan {
             face: self.face,
             command,
@@ -400,10 +438,11 @@ impl Experiment for ProgramExperiment {
             seconds,
             machine_name: self.machine.clone(),
             baseline,
-            points: choices.into_iter().map(point).collect(),
+            points,
             crashes: self.crashes,
             seed: self.seed,
             jobs: self.jobs,
+            traced,
         })
     }
 
@@ -414,6 +453,7 @@ impl Experiment for ProgramExperiment {
             .results(Form::Plot, &self.plot)
             .results(Form::Html, &self.html)
             .results(Form::Folded, &self.options.profile_folded)
+            .results(Form::Trace, &self.trace.trace)
     }
 
     fn run(
@@ -447,6 +487,13 @@ impl Report for Programs {
 
     fn json(&self) -> String {
         json_lines(self.records())
+    }
+
+    fn trace(&self) -> Vec<u8> {
+        let drawn = |(cell, timeline): (String, &RunTimeline)| {
+            draw(&format!("{cell} on {}", self.plan.machine_name), timeline)
+        };
+        self.traced().map(drawn).unwrap_or_default()
     }
 
     fn folded(&self) -> String {

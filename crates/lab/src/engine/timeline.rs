@@ -21,9 +21,9 @@ const WINDOW: &str = "--trace-window";
 /// What a user says about timelines.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TraceOptions {
-    /// Write the timeline of the cell to this file, for ui.perfetto.dev; one workload or kernel and
-    /// one design, and at most 64 MiB
-    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    /// Write the timeline of the cell to this file, for ui.perfetto.dev; one workload, kernel or
+    /// program and one design, and at most 64 MiB
+    #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in operations, all
     /// threads together [default: as much from the start as has room]
@@ -132,7 +132,11 @@ impl Traced {
 pub(crate) fn summary(cell: &str, timeline: &RunTimeline) -> String {
     let RunTimeline { from, to, cycles, .. } = *timeline;
     if from >= to {
-        return format!("trace of {cell}: empty, as the run ends at cycle {cycles}\n");
+        let begin = match timeline.begin {
+            0 => String::new(),
+            begin => format!(" what is measured begins at cycle {begin}, and"),
+        };
+        return format!("trace of {cell}: empty, as{begin} the run ends at cycle {cycles}\n");
     }
     let rest = match timeline.is_full {
         true => format!(

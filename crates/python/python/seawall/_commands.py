@@ -91,8 +91,8 @@ def compare(
     :param plot: Draw the comparison to this SVG file [if stopped: to FILE.partial]
     :param html: Write a page for a browser to this file: charts, a table, and what is behind each
         row [if stopped: to FILE.partial]
-    :param trace: Write the timeline of the cell to this file, for ui.perfetto.dev; one workload or
-        kernel and one design, and at most 64 MiB
+    :param trace: Write the timeline of the cell to this file, for ui.perfetto.dev; one workload,
+        kernel or program and one design, and at most 64 MiB
     :param trace_window: The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in
         operations, all threads together [default: as much from the start as has room]
     :param program: Run this command, of a program that `seawall cc` compiled; {pool} stands for a
@@ -168,8 +168,8 @@ def kernels(
     :param plot: Draw times and where they went to this SVG file [if stopped: to FILE.partial]
     :param html: Write a page for a browser to this file: charts, a table, and what is behind each
         row [if stopped: to FILE.partial]
-    :param trace: Write the timeline of the cell to this file, for ui.perfetto.dev; one workload or
-        kernel and one design, and at most 64 MiB
+    :param trace: Write the timeline of the cell to this file, for ui.perfetto.dev; one workload,
+        kernel or program and one design, and at most 64 MiB
     :param trace_window: The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in
         operations, all threads together [default: as much from the start as has room]
     :param program: Run this command, of a program that `seawall cc` compiled; {pool} stands for a

@@ -137,7 +137,8 @@ impl Counters {
 }
 
 /// Why a core stalls. Every stalled cycle has exactly one reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Reason {
     /// A load that the core's second level answered.

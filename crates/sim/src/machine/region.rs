@@ -49,10 +49,12 @@ impl<D: Design> System<D> {
 
     /// The region begins or ends at the present of `core`. A second beginning starts anew.
     pub(super) fn attempt_mark_region(&mut self, core: usize, begins: bool) -> Result<(), Pause> {
-        let now = Some(self.attempt_measure(core)?);
+        let now = self.attempt_measure(core)?;
+        let at = now.cycles;
+        self.hw.recorder.note(move |tape| if begins { tape.begins(at) } else { tape.ends(at) });
         self.region = match begins {
-            true => Region { from: now, to: None },
-            false => Region { from: self.region.from.take(), to: now },
+            true => Region { from: Some(now), to: None },
+            false => Region { from: self.region.from.take(), to: Some(now) },
         };
         Ok(())
     }

@@ -51,6 +51,8 @@ fn write(tape: &RefCell<Tape>, note: impl FnOnce(&mut Tape)) {
 /// What has been recorded.
 #[derive(Default)]
 pub(crate) struct Tape {
+    /// The window that was asked for.
+    asked: TimelineWindow,
     /// Outputs at which the window begins and ends.
     outputs: (u64, u64),
     /// The first cycle of the window, once it has begun, and the first one behind it.
@@ -75,13 +77,9 @@ impl Tape {
         cores: usize,
         programs: usize,
     ) -> Tape {
-        let (outputs, from, to) = match window {
-            TimelineWindow::Cycles(from, to) => ((0, u64::MAX), Some(from), to),
-            TimelineWindow::Outputs(from, to) => {
-                ((from, to), (from == 0).then_some(0), if to == 0 { 0 } else { Cycle::MAX })
-            }
-        };
+        let (outputs, from, to) = bounds(window);
         Tape {
+            asked: window,
             outputs,
             from,
             to,
@@ -91,6 +89,22 @@ impl Tape {
             stalls: vec![None; programs],
             epochs: vec![VecDeque::new(); cores],
         }
+    }
+
+    /// What is measured begins at this moment: what was before is forgotten, and the window is one
+    /// of what follows.
+    pub(crate) fn begins(&mut self, now: Cycle) {
+        self.reach(now);
+        let (outputs, from, to) = bounds(self.asked);
+        (self.outputs, self.from, self.to) = (outputs, from.map(|from| from.max(now)), to);
+        (self.parts.outputs, self.parts.is_full, self.parts.begin) = (0, false, now);
+        self.cut(now, to);
+    }
+
+    /// What is measured has ended.
+    pub(crate) fn ends(&mut self, now: Cycle) {
+        self.reach(now);
+        self.to = self.to.min(now);
     }
 
     /// `core` has stalled for `reason`.
@@ -265,6 +279,16 @@ impl Tape {
     }
 }
 
+/// The outputs at which a window begins and ends, and its cycles as far as they are known.
+fn bounds(window: TimelineWindow) -> ((u64, u64), Option<Cycle>, Cycle) {
+    match window {
+        TimelineWindow::Cycles(from, to) => ((0, u64::MAX), Some(from), to),
+        TimelineWindow::Outputs(from, to) => {
+            ((from, to), (from == 0).then_some(0), if to == 0 { 0 } else { Cycle::MAX })
+        }
+    }
+}
+
 fn name((core, epoch): (usize, Epoch)) -> EpochName {
     EpochName { core, epoch }
 }
@@ -330,6 +354,43 @@ mod tests {
             assert_eq!((timeline.from, timeline.to), (500, 500));
             assert!(timeline.stalls.is_empty() && timeline.epochs.is_empty());
         }
+    }
+
+    #[test]
+    fn what_was_before_the_measured_part_is_forgotten_and_what_goes_on_is_not() {
+        let mut tape = tape(TimelineWindow::ALL, 20 * StallSlice::BYTES);
+        for at in 0..100 {
+            tape.reach(10 * at);
+            tape.stall(0, 10 * at, 10 * at + 4, Reason::Fence);
+        }
+        tape.opens(1, 7, 500);
+        tape.begins(1000);
+        tape.stall(0, 1003, 1005, Reason::Fence);
+        tape.stall(1, 990, 1010, Reason::Lock);
+        tape.durable(1, 7, 1006);
+        tape.ends(1020);
+        tape.stall(0, 1015, 1030, Reason::Fence);
+        tape.stall(0, 1030, 1040, Reason::Lock);
+        let timeline = tape.finish(&[1050, 1050]);
+        assert_eq!((timeline.from, timeline.to, timeline.is_full), (1000, 1020, false));
+        let mut found = stalls(&timeline);
+        found.sort_unstable();
+        assert_eq!(found, [(0, 1003, 1005), (0, 1015, 1030), (1, 990, 1010)]);
+        assert_eq!((timeline.epochs.len(), timeline.epochs[0].opened), (1, 500));
+    }
+
+    #[test]
+    fn operations_of_a_window_are_counted_from_where_measuring_begins() {
+        let mut tape = tape(TimelineWindow::Outputs(1, 2), 1 << 20);
+        for at in [10, 20, 30] {
+            tape.output(at);
+        }
+        tape.begins(40);
+        for at in [50, 60, 70] {
+            tape.output(at);
+        }
+        let timeline = tape.finish(&[100, 100]);
+        assert_eq!((timeline.from, timeline.to, timeline.outputs), (50, 60, 3));
     }
 
     #[test]

@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("seawall", &["memory", "native", "runtime", "collections", "sim", "explore"]),
     ("workloads", &["memory", "runtime", "collections"]),
     ("report", &["native", "runtime"]),
+    ("trace-reader", &[]),
     ("cc", &[]),
     ("clib", &[]),
     ("libpmem", &["memory", "native", "ribbon"]),

@@ -5,10 +5,11 @@ use super::native::{self, Native, unreadable};
 use super::output::Output;
 use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, profile, sites};
 use crate::LabError;
+use crate::engine::timeline::TRACE_BYTES_MAX;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_program::{
-    CrashAfter, Judge, Persistent, ProgramError, Ran, Request, Run, Start, server,
+    CrashAfter, Judge, Persistent, ProgramError, Ran, Request, Run, Start, Timed, server,
 };
 use seawall_sim::{Cycle, SimError};
 use std::collections::BTreeSet;
@@ -125,7 +126,10 @@ impl Bench {
         stop: &AtomicBool,
     ) -> Result<Ran, LabError> {
         let folder = self.folder(name)?;
-        let has_profile = plan.has_profile && judge == Judge::Nobody;
+        let is_measured = judge == Judge::Nobody;
+        let has_profile = plan.has_profile && is_measured;
+        let window = plan.window(point).filter(|_| is_measured);
+        let timeline = window.map(|window| Timed { window, bytes_max: TRACE_BYTES_MAX });
         let request = Request {
             start: Start {
                 image: self.image.clone(),
@@ -142,6 +146,7 @@ impl Bench {
             folder,
             cycles_max: Cycle::MAX,
             has_profile,
+            timeline,
         };
         let run = Run {
             request,

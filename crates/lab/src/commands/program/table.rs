@@ -3,6 +3,7 @@
 use super::output::shown;
 use super::{Judged, ProgramCell, Programs};
 use crate::engine::spent::Groups;
+use crate::engine::timeline::summary;
 use comfy_table::Table;
 use seawall_memory::Model;
 use seawall_program::{Fences, From, Persistent};
@@ -45,6 +46,9 @@ impl Programs {
                  confl.: epochs that were flushed because of a conflict, in %\n\
                  busy, mem., lock, persist: where the threads' time went, in %\n";
         text += &self.crash_summary();
+        if let Some((cell, timeline)) = self.traced() {
+            text += &summary(&cell, timeline);
+        }
         if self.is_partial {
             let (done, all) = (self.cells.len(), plan.points.len());
             let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");

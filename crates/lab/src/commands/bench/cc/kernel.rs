@@ -74,6 +74,7 @@ impl Kernel {
             folder: workshop.new_folder()?,
             cycles_max: Cycle::MAX,
             has_profile: false,
+            timeline: None,
         };
         let run = Run { request, server: workshop.server(), input: None, seconds: SECONDS };
         let ran = seawall_program::run(&run, stop)?;

@@ -1,17 +1,20 @@
-//! Reads files of Perfetto, by the numbers of its `.proto` files, and shares no code with what
-//! writes them.
+//! Reads files of Perfetto, by the numbers of its `.proto` files, for tests; it shares no code with
+//! what writes them. A file that is not as expected is a panic.
 
-use std::collections::HashMap;
+#![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "it is for tests, and the names say what there is")]
+
+use std::collections::{BTreeMap, HashMap};
 
 /// A track and the one that it is below.
 #[derive(Debug, Default)]
-pub(crate) struct Track {
-    pub(crate) name: String,
-    pub(crate) parent: u64,
+pub struct ReadTrack {
+    pub name: String,
+    pub parent: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Begin,
     End,
     Instant,
@@ -20,34 +23,34 @@ pub(crate) enum Kind {
 
 /// An event, with the names of the slices that it is inside of, the outermost first.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) at: u64,
-    pub(crate) kind: Kind,
-    pub(crate) track: u64,
-    pub(crate) name: String,
-    pub(crate) count: u64,
-    pub(crate) flow: Option<u64>,
-    pub(crate) ending_flow: Option<u64>,
-    pub(crate) annotations: HashMap<String, u64>,
-    pub(crate) inside: Vec<String>,
+pub struct ReadEvent {
+    pub at: u64,
+    pub kind: Kind,
+    pub track: u64,
+    pub name: String,
+    pub count: u64,
+    pub flow: Option<u64>,
+    pub ending_flow: Option<u64>,
+    pub annotations: HashMap<String, u64>,
+    pub inside: Vec<String>,
 }
 
 /// A slice; one that does not end goes on.
 #[derive(Clone, Debug)]
-pub(crate) struct Slice {
-    pub(crate) track: u64,
-    pub(crate) name: String,
-    pub(crate) from: u64,
-    pub(crate) to: Option<u64>,
-    pub(crate) depth: usize,
+pub struct Slice {
+    pub track: u64,
+    pub name: String,
+    pub from: u64,
+    pub to: Option<u64>,
+    pub depth: usize,
 }
 
 /// A file.
 #[derive(Debug, Default)]
-pub(crate) struct Decoded {
-    pub(crate) tracks: HashMap<u64, Track>,
-    pub(crate) events: Vec<Event>,
-    pub(crate) slices: Vec<Slice>,
+pub struct Decoded {
+    pub tracks: HashMap<u64, ReadTrack>,
+    pub events: Vec<ReadEvent>,
+    pub slices: Vec<Slice>,
 }
 
 /// A field of a message.
@@ -142,7 +145,7 @@ impl Names {
 }
 
 impl Decoded {
-    pub(crate) fn of(bytes: &[u8]) -> Decoded {
+    pub fn of(bytes: &[u8]) -> Decoded {
         let (mut decoded, mut names) = (Decoded::default(), Names::default());
         let mut open: HashMap<u64, Vec<usize>> = HashMap::new();
         let (mut last, mut is_cleared) = (0, false);
@@ -172,7 +175,7 @@ impl Decoded {
     }
 
     fn describe(&mut self, descriptor: &[u8]) {
-        let (mut uuid, mut track) = (0, Track::default());
+        let (mut uuid, mut track) = (0, ReadTrack::default());
         for (number, field) in fields(descriptor) {
             match number {
                 1 => uuid = field.number(),
@@ -213,20 +216,30 @@ impl Decoded {
         self.events.push(event);
     }
 
+    /// Cycles by the names of the slices on the tracks of cores, which end and have none inside.
+    pub fn core_cycles(&self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for slice in self.slices.iter().filter(|slice| self.is_core(slice.track)) {
+            assert_eq!(slice.depth, 0, "{slice:?}");
+            *sums.entry(slice.name.clone()).or_default() += slice.to.expect("it ends") - slice.from;
+        }
+        sums
+    }
+
     /// Whether it is the track of a core.
-    pub(crate) fn is_core(&self, track: u64) -> bool {
+    pub fn is_core(&self, track: u64) -> bool {
         self.tracks[&track].name.starts_with("core ")
     }
 
     /// The names of the track and of those that it is below.
-    pub(crate) fn path(&self, track: u64) -> String {
-        let Track { name, parent } = &self.tracks[&track];
+    pub fn path(&self, track: u64) -> String {
+        let ReadTrack { name, parent } = &self.tracks[&track];
         if *parent == 0 { name.clone() } else { format!("{}/{name}", self.path(*parent)) }
     }
 }
 
-fn read(at: u64, bytes: &[u8], names: &Names) -> Event {
-    let mut event = Event {
+fn read(at: u64, bytes: &[u8], names: &Names) -> ReadEvent {
+    let mut event = ReadEvent {
         at,
         kind: Kind::Instant,
         track: 0,
