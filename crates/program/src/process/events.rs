@@ -180,8 +180,7 @@ fn frame(thread: &Thread, stack: u64, loads: u64, stores: u64) {
     let value = values::host_word(at);
     let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     thread.issued(loads + stores);
-    thread.through(|machine| machine.frame(at, few(loads), few(stores), value));
-    if stores > 0 {
+    if thread.through(|machine| machine.frame(at, few(loads), few(stores), value)) {
         page.shadow(at).set(value);
     }
 }

@@ -28,8 +28,9 @@ pub(crate) trait Machine {
     /// Waits until all earlier stores are visible, and all earlier loads are complete.
     fn full_fence(&self);
     fn work(&self, instructions: u64);
-    /// Accesses to the thread's frames: counts, and the value of the word at `at`.
-    fn frame(&self, at: u64, loads: u32, stores: u32, value: u64);
+    /// Accesses to the thread's frames: counts, and the value of the word at `at`. Returns whether
+    /// the machine has that value now.
+    fn frame(&self, at: u64, loads: u32, stores: u32, value: u64) -> bool;
     fn wait_while(&self, at: u64, value: u64) -> u64;
     fn output(&self, number: u64);
     fn nanoseconds(&self) -> u64;
@@ -100,8 +101,9 @@ impl Machine for SimMemory<'_> {
         }
     }
 
-    fn frame(&self, at: u64, loads: u32, stores: u32, value: u64) {
+    fn frame(&self, at: u64, loads: u32, stores: u32, value: u64) -> bool {
         SimMemory::frame(self, Addr::from_bits(at), loads, stores, value);
+        stores > 0
     }
 
     fn wait_while(&self, at: u64, value: u64) -> u64 {

@@ -146,7 +146,10 @@ impl Machine for Recording<'_> {
 
     fn work(&self, _: u64) {}
 
-    fn frame(&self, _: u64, _: u32, _: u32, _: u64) {}
+    /// No store is recorded: a load of the word takes over what the host has there.
+    fn frame(&self, _: u64, _: u32, _: u32, _: u64) -> bool {
+        false
+    }
 
     fn wait_while(&self, at: u64, value: u64) -> u64 {
         self.by_instruction().spin_while(self.space.place(at), value)
