@@ -7,11 +7,9 @@
 
 use anyhow::{Result, anyhow};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
-use std::fs;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of the pools that are created and reopened.
 pub(crate) const POOL_BYTES: u64 = 1 << 30;
@@ -61,27 +59,10 @@ impl Gate<'_> {
     /// Waits for the other threads, then runs and times `work`.
     pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         self.start.wait();
-        let waited = waited_for_cpu();
-        let (begun, begun_cpu) = (Instant::now(), cpu_time());
-        let done = work();
-        let (wall, cpu) = (begun.elapsed(), cpu_time() - begun_cpu);
-        let waited = waited_for_cpu().saturating_sub(waited);
-        self.time.set(Some(wall.saturating_sub(waited).max(cpu)));
+        let (done, time) = seawall_bench_common::timed(work);
+        self.time.set(Some(time));
         done
     }
-}
-
-/// CPU time of this thread so far.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Time in which this thread was ready to run but did not; zero where the system does not say.
-fn waited_for_cpu() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ns = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-    Duration::from_nanos(ns.unwrap_or(0))
 }
 
 type Ran = (Result<Option<Counts>>, Option<Duration>);

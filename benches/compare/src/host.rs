@@ -2,7 +2,7 @@
 
 use crate::pmdk;
 use anyhow::{Context, Result};
-use rustix::fs::statfs;
+use seawall_bench_common::{cpu, cpus, file_system};
 use seawall_native::{Pool, PoolOptions};
 use serde_json::{Value, json};
 use std::fs;
@@ -31,7 +31,7 @@ impl Host {
             .context("cannot make a pool; choose another folder with --dir")?;
         let host = Host {
             cpu: cpu(),
-            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get()),
+            cpus: cpus(),
             folder: folder.parent().unwrap_or(folder).display().to_string(),
             file_system: file_system(folder),
             libpmemobj: pmdk::VERSION,
@@ -63,26 +63,5 @@ impl Host {
             "flush": self.flush,
             "durability": self.durability,
         })
-    }
-}
-
-fn cpu() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let value = |name: &str| {
-        let line = text.lines().find(|line| line.split(':').next().map(str::trim) == Some(name));
-        line.and_then(|line| line.split(':').nth(1)).map_or("?", str::trim).to_string()
-    };
-    format!("{}, family {} model {}", value("model name"), value("cpu family"), value("model"))
-}
-
-fn file_system(folder: &Path) -> String {
-    match statfs(folder).map(|answer| answer.f_type as u64) {
-        Ok(0x0102_1994) => "tmpfs".into(),
-        Ok(0xef53) => "ext4".into(),
-        Ok(0x5846_5342) => "xfs".into(),
-        Ok(0x9123_683e) => "btrfs".into(),
-        Ok(0x794c_7630) => "overlayfs".into(),
-        Ok(other) => format!("file system {other:#x}"),
-        Err(error) => format!("unknown file system ({error})"),
     }
 }

@@ -23,8 +23,8 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use groups::{KINDS, Kind, Sizes};
 use rounds::Measured;
+use seawall_bench_common::JsonFile;
 use serde_json::Value;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use targets::Comparison;
@@ -240,30 +240,6 @@ fn finish(
     let ratios = report::ratio_records(comparisons);
     let records: Vec<Value> = [vec![host.record()], measured, ratios].concat();
     json.finish(&records)
-}
-
-/// A file that appears only when it is complete.
-struct JsonFile {
-    path: PathBuf,
-    file: tempfile::NamedTempFile,
-}
-
-impl JsonFile {
-    fn create(path: &Path) -> Result<JsonFile> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
-        let file = file.with_context(|| format!("--json {}: cannot be written", path.display()))?;
-        Ok(JsonFile { path: path.to_path_buf(), file })
-    }
-
-    fn finish(mut self, records: &[Value]) -> Result<()> {
-        for record in records {
-            writeln!(self.file, "{record}")?;
-        }
-        let kept = self.file.persist(&self.path);
-        kept.with_context(|| format!("--json {}: cannot be written", self.path.display()))?;
-        Ok(())
-    }
 }
 
 /// What a child does that is to be killed.

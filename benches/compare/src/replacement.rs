@@ -5,8 +5,8 @@
 
 use crate::child;
 use crate::report::{aligned, hundredths};
-use crate::rounds::Spread;
 use anyhow::{Context, Result, bail, ensure};
+use seawall_bench_common::Spread;
 use seawall_clib::{LibraryCode, LibraryEntry, PROFILE};
 use serde_json::{Value, json};
 use std::fs;

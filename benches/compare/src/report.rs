@@ -1,8 +1,9 @@
 //! The same numbers as a table for people and as JSON Lines for programs.
 
 use crate::groups::Role;
-use crate::rounds::{Measured, Spread};
+use crate::rounds::Measured;
 use crate::targets::{Comparison, over_floor};
+use seawall_bench_common::Spread;
 use serde_json::{Value, json};
 
 const TITLES: [&str; 8] =

@@ -19,35 +19,6 @@ pub(crate) struct Measured {
     pub(crate) lines: Option<f64>,
 }
 
-/// Median, least and greatest.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    /// Of at least one value.
-    pub(crate) fn of(values: &[f64]) -> Spread {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let (low, high) = ((sorted.len() - 1) / 2, sorted.len() / 2);
-        Spread {
-            median: (sorted[low] + sorted[high]) / 2.0,
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
-        }
-    }
-
-    /// Of the ratios within each round.
-    pub(crate) fn of_ratios(above: &[f64], below: &[f64]) -> Spread {
-        let ratios: Vec<f64> =
-            above.iter().zip(below).map(|(above, below)| above / below).collect();
-        Spread::of(&ratios)
-    }
-}
-
 /// Runs `rounds` rounds of `group`, after one that does not count, on each number of threads in
 /// `threads`.
 ///
@@ -116,13 +87,5 @@ mod tests {
     #[test]
     fn the_order_of_rounds_turns_around() {
         assert_eq!([order(3, 1), order(3, 2)], [[2, 1, 0], [0, 1, 2]]);
-    }
-
-    #[test]
-    fn a_median_is_of_the_rounds_and_a_ratio_of_pairs() {
-        let spread = Spread::of(&[3.0, 1.0, 2.0, 10.0]);
-        assert_eq!(spread, Spread { median: 2.5, min: 1.0, max: 10.0 });
-        let ratio = Spread::of_ratios(&[10.0, 40.0, 30.0], &[10.0, 20.0, 10.0]);
-        assert_eq!(ratio, Spread { median: 2.0, min: 1.0, max: 3.0 });
     }
 }

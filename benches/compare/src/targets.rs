@@ -1,7 +1,8 @@
 //! The targets, as ratios to libpmemobj, and the ratios that were reached.
 
 use crate::groups::Role;
-use crate::rounds::{Measured, Spread};
+use crate::rounds::Measured;
+use seawall_bench_common::Spread;
 
 /// Operation, baseline, and how many times faster seawall should be.
 const TARGETS: &[(&str, &str, f64)] = &[

@@ -10,7 +10,7 @@ mod stores;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use measure::Sizes;
-use std::io::Write;
+use seawall_bench_common::JsonFile;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::Contender;
@@ -76,7 +76,7 @@ fn run(args: &Args) -> Result<()> {
     let folder = folder.with_context(|| {
         format!("cannot make a folder in {}; choose another one with --dir", args.dir.display())
     })?;
-    let mut json = args.json.as_deref().map(JsonFile::create).transpose()?;
+    let json = args.json.as_deref().map(JsonFile::create).transpose()?;
     let mut records = vec![report::host(folder.path())];
     println!("{}\n", report::host_line(folder.path()));
     if args.kill {
@@ -88,7 +88,7 @@ fn run(args: &Args) -> Result<()> {
         print!("{}", report::tables(&measured));
         records.extend(report::records(&measured));
     }
-    json.take().map_or(Ok(()), |json| json.finish(&records))
+    json.map_or(Ok(()), |json| json.finish(&records))
 }
 
 fn measured(
@@ -125,30 +125,6 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Contender>> {
         names.is_empty() || names.iter().any(|name| is_of(name, contender))
     };
     Ok(CONTENDERS.iter().filter(is_chosen).collect())
-}
-
-/// A file that appears only when it is complete.
-struct JsonFile {
-    path: PathBuf,
-    file: tempfile::NamedTempFile,
-}
-
-impl JsonFile {
-    fn create(path: &Path) -> Result<JsonFile> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
-        let file = file.with_context(|| format!("--json {}: cannot be written", path.display()))?;
-        Ok(JsonFile { path: path.to_path_buf(), file })
-    }
-
-    fn finish(mut self, records: &[serde_json::Value]) -> Result<()> {
-        for record in records {
-            writeln!(self.file, "{record}")?;
-        }
-        let kept = self.file.persist(&self.path);
-        kept.with_context(|| format!("--json {}: cannot be written", self.path.display()))?;
-        Ok(())
-    }
 }
 
 #[cfg(test)]

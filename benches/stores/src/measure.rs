@@ -7,10 +7,11 @@ use anyhow::{Context, Result, ensure};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_bench_common::Spread;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Look-ups of one read transaction.
 pub(crate) const GETS: usize = 100;
@@ -26,14 +27,15 @@ pub(crate) struct Sizes {
     pub(crate) operations: usize,
 }
 
-/// The operations, in the order in which a round does them.
-pub(crate) const OPERATIONS: [&str; 6] = [
-    "insert",
-    "look up",
-    "scan of 100",
-    "transaction of 1 change",
-    "transaction of 10 changes",
-    "transaction of 100 changes",
+/// The operations, in the order in which a round does them, each once in so many of the operations
+/// that are asked for.
+pub(crate) const OPERATIONS: [(&str, usize); 6] = [
+    ("insert", 1),
+    ("look up", 1),
+    ("scan of 100", 20),
+    ("transaction of 1 change", 1),
+    ("transaction of 10 changes", 4),
+    ("transaction of 100 changes", 20),
 ];
 
 /// The keys of a run, in random order: those that a store is filled with, and those that the
@@ -70,6 +72,14 @@ pub(crate) struct Measured {
     pub(crate) threads: usize,
     /// For each operation a value of each round.
     pub(crate) ns: [Vec<f64>; OPERATIONS.len()],
+}
+
+impl Measured {
+    /// What an operation took; nothing if the store does not have it.
+    pub(crate) fn time(&self, operation: usize) -> Option<Spread> {
+        let times = &self.ns[operation];
+        (!times.is_empty()).then(|| Spread::of(times))
+    }
 }
 
 /// Runs `rounds` rounds of all contenders, in folders of their own below `folder`.
@@ -143,10 +153,8 @@ fn timed(
         let mut plan = Plan::of(operation, (sizes, keys), part, &mut random);
         let worked = store.work(&mut |worker| {
             start.wait();
-            let (begun, waited) = (Instant::now(), waited_for_cpu());
-            let is_done = plan.run(worker);
-            let waited = waited_for_cpu().saturating_sub(waited);
-            outcome = Some((begun.elapsed().saturating_sub(waited), is_done?));
+            let (is_done, time) = seawall_bench_common::timed(|| plan.run(worker));
+            outcome = Some((time, is_done?));
             Ok(())
         });
         worked.map(|()| outcome.expect("it ran"))
@@ -167,14 +175,10 @@ fn timed(
     Ok(Some(slowest.as_nanos() as f64 / operations_of(operation, sizes) as f64))
 }
 
-/// How many operations of a kind a thread does: long ones less often.
+/// How many operations of a kind a thread does.
 fn operations_of(operation: usize, sizes: &Sizes) -> usize {
-    let [_, _, scan, _, ten, hundred] = [0, 1, 2, 3, 4, 5];
-    match operation {
-        one if one == scan || one == hundred => (sizes.operations / 20).max(1),
-        one if one == ten => (sizes.operations / 4).max(1),
-        _ => sizes.operations,
-    }
+    let (_, one_in) = OPERATIONS[operation];
+    (sizes.operations / one_in).max(1)
 }
 
 /// What a thread does of an operation, made before the clock runs.
@@ -245,11 +249,4 @@ impl Plan {
         }
         Ok(true)
     }
-}
-
-/// Time in which this thread was ready to run but did not; zero where the system does not say.
-fn waited_for_cpu() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let waited = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-    Duration::from_nanos(waited.unwrap_or(0))
 }

@@ -1,34 +1,9 @@
 //! The table for people, and the same numbers for programs.
 
 use crate::measure::{Measured, OPERATIONS};
+use seawall_bench_common::{Spread, cpu, cpus, file_system};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
-
-/// Median, least and greatest.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Spread {
-    fn of(values: &[f64]) -> Option<Spread> {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let (low, high) = ((sorted.len() - 1) / 2, sorted.len() / 2);
-        Some(Spread { median: (sorted[low] + sorted[high]) / 2.0, min, max })
-    }
-
-    /// Of the ratios within each round.
-    fn of_ratios(above: &[f64], below: &[f64]) -> Option<Spread> {
-        let ratios: Vec<f64> =
-            above.iter().zip(below).map(|(above, below)| above / below).collect();
-        Spread::of(&ratios)
-    }
-}
 
 /// The ratio of a contender to the first of ours, with as many threads, that waits for the medium
 /// as it does and has the operation.
@@ -40,19 +15,19 @@ fn ratio(all: &[Measured], one: &Measured, operation: usize) -> Option<Spread> {
             && !other.ns[operation].is_empty()
     };
     let ours = all.iter().find(is_ours)?;
-    Spread::of_ratios(&one.ns[operation], &ours.ns[operation])
+    Some(Spread::of_ratios(&one.ns[operation], &ours.ns[operation]))
 }
 
 /// A table for each operation.
 pub(crate) fn tables(all: &[Measured]) -> String {
     let mut text = String::new();
-    for (operation, name) in OPERATIONS.iter().enumerate() {
+    for (operation, (name, _)) in OPERATIONS.iter().enumerate() {
         text += &format!(
             "{name:<46}{:>8}{:>12}{:>24}{:>8}{:>18}\n",
             "threads", "median", "min - max", "x ours", "min - max"
         );
         for one in all {
-            let Some(time) = Spread::of(&one.ns[operation]) else { continue };
+            let Some(time) = one.time(operation) else { continue };
             let range = format!("{} - {}", duration(time.min), duration(time.max));
             let (median, spread) = ratio(all, one, operation).map_or_else(Default::default, |of| {
                 (format!("{:.2}", of.median), format!("{:.2} - {:.2}", of.min, of.max))
@@ -77,8 +52,8 @@ fn duration(ns: f64) -> String {
 pub(crate) fn records(all: &[Measured]) -> Vec<Value> {
     let mut records = Vec::new();
     for one in all {
-        for (operation, name) in OPERATIONS.iter().enumerate() {
-            let Some(time) = Spread::of(&one.ns[operation]) else { continue };
+        for (operation, (name, _)) in OPERATIONS.iter().enumerate() {
+            let Some(time) = one.time(operation) else { continue };
             let ratio = ratio(all, one, operation);
             records.push(json!({
                 "record": "store",
@@ -99,34 +74,14 @@ pub(crate) fn records(all: &[Measured]) -> Vec<Value> {
     records
 }
 
-fn cpu() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("model name"));
-    line.and_then(|line| line.split(':').nth(1)).map_or("?", str::trim).to_string()
-}
-
-/// The type of the file system that `folder` is on, as mounted.
-fn file_system(folder: &Path) -> String {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let folder = folder.to_string_lossy();
-    let of = |line: &str| {
-        let mut words = line.split(' ').skip(1);
-        let (at, kind) = (words.next()?, words.next()?);
-        folder.starts_with(at).then(|| (at.len(), kind.to_string()))
-    };
-    mounts.lines().filter_map(of).max().map_or("?".into(), |(_, kind)| kind)
-}
-
 /// The conditions, for people.
 pub(crate) fn host_line(folder: &Path) -> String {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-    format!("{}, {cpus} CPUs; {} ({})", cpu(), folder.display(), file_system(folder))
+    format!("{}, {} CPUs; {} ({})", cpu(), cpus(), folder.display(), file_system(folder))
 }
 
 /// The conditions, for programs.
 pub(crate) fn host(folder: &Path) -> Value {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-    json!({"record": "host", "cpu": cpu(), "cpus": cpus, "file_system": file_system(folder)})
+    json!({"record": "host", "cpu": cpu(), "cpus": cpus(), "file_system": file_system(folder)})
 }
 
 #[cfg(test)]
@@ -134,11 +89,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_of_the_rounds_and_a_ratio_of_pairs() {
+    fn a_spread_has_the_median_and_both_ends() {
         let spread = Spread::of(&[3.0, 1.0, 2.0, 10.0]);
-        assert_eq!(spread, Some(Spread { median: 2.5, min: 1.0, max: 10.0 }));
+        assert_eq!(spread, Spread { median: 2.5, min: 1.0, max: 10.0 });
         let ratio = Spread::of_ratios(&[10.0, 40.0, 30.0], &[10.0, 20.0, 10.0]);
-        assert_eq!(ratio, Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
-        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(ratio, Spread { median: 2.0, min: 1.0, max: 3.0 });
     }
 }

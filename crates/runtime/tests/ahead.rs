@@ -50,15 +50,20 @@ fn fill(session: &mut Work<'_, '_>, words: u64) {
     write(session, |put| put(at, &vec![1; 8 * words as usize]));
 }
 
+/// A new heap that flushes early, and its image.
+fn heap(options: &HeapOptions, flaw: HeapFlaw) -> (Image, Heap) {
+    let image = Image::new(options.pm_bytes(), options.dram_bytes() + LINE);
+    let heap = Heap::create(&image, NAME, 7, options).expect("good options").with_flaw(flaw);
+    (image, heap.flushing_early())
+}
+
 fn run(
     options: &HeapOptions,
     flaw: HeapFlaw,
     schedule: &Schedule,
     program: impl Fn(&Traced<'_>, &Heap) + Clone + Send + Sync + 'static,
 ) -> Trace {
-    let image = Image::new(options.pm_bytes(), options.dram_bytes() + LINE);
-    let heap = Heap::create(&image, NAME, 7, options).expect("good options").with_flaw(flaw);
-    let heap = heap.flushing_early();
+    let (image, heap) = heap(options, flaw);
     record(image, schedule, move |memory| program(memory, &heap)).expect("it ends")
 }
 
@@ -230,13 +235,11 @@ fn explore_pair((program, most): Pair, flaw: HeapFlaw, limit: usize) -> (usize, 
     let options = options(2, 4096);
     let base = Schedule { threads: 2, ..Schedule::default() };
     let interrupted = Schedules { interruptions: 2, limit, ..Schedules::new(Model::Px86) };
-    let image = |schedule: &Schedule| {
-        let image = Image::new(options.pm_bytes(), options.dram_bytes() + LINE);
-        let heap = Heap::create(&image, NAME, 7, &options).expect("good options").with_flaw(flaw);
-        let heap = heap.flushing_early();
+    let run = |schedule: &Schedule| {
+        let (image, heap) = heap(&options, flaw);
         record(image, schedule, move |memory| program(memory, &heap))
     };
-    let runs = interrupted.all(&base, image).expect("every run ends").runs;
+    let runs = interrupted.all(&base, run).expect("every run ends").runs;
     let marks = |point: &CrashPoint| point.outputs[0].min(most);
     let bad = |(_, trace): &(_, Trace)| finding((trace, &options), 300, marks);
     (runs.len(), runs.iter().find_map(bad))

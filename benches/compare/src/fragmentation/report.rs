@@ -2,8 +2,8 @@
 
 use super::{Contender, Measured, Seen};
 use crate::report::aligned;
-use crate::rounds::Spread;
 use crate::targets::Comparison;
+use seawall_bench_common::Spread;
 use serde_json::{Value, json};
 
 const TITLES: [&str; 9] =

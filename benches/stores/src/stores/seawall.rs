@@ -39,67 +39,45 @@ fn options(domain: Domain) -> Options {
     Options::default().domain(domain)
 }
 
-impl Store for Pool<Hashed> {
-    fn work(&self, body: &mut dyn FnMut(&mut dyn Worker) -> Result<()>) -> Result<()> {
-        Pool::work(self, |thread| body(thread))
-    }
-}
-
-impl Store for Pool<Ordered> {
-    fn work(&self, body: &mut dyn FnMut(&mut dyn Worker) -> Result<()>) -> Result<()> {
-        Pool::work(self, |thread| body(thread))
-    }
-}
-
-impl<M: Memory> Worker for Thread<'_, Hashed, M> {
-    fn put(&mut self, entries: &[(u64, Value)]) -> Result<()> {
-        self.transaction(|tx, root| {
-            for (key, value) in entries {
-                root.at(Hashed::ENTRIES).insert(tx, key, value)?;
+/// What both structures do alike, and the scan of those that have an order.
+macro_rules! ours {
+    ($Root:ident, $scan:expr) => {
+        impl Store for Pool<$Root> {
+            fn work(&self, body: &mut dyn FnMut(&mut dyn Worker) -> Result<()>) -> Result<()> {
+                Pool::work(self, |thread| body(thread))
             }
-            Ok::<(), Error>(())
-        })?;
-        Ok(())
-    }
+        }
 
-    fn get(&mut self, keys: &[u64]) -> Result<u64> {
-        let sum = self.read(|view, root| {
-            keys.iter().try_fold(0u64, |sum, key| {
-                let found = root.at(Hashed::ENTRIES).get(view, key)?;
-                Ok::<u64, ReadError>(sum.wrapping_add(found.map_or(0, |value| value[0])))
-            })
-        })?;
-        Ok(sum)
-    }
-
-    fn scan(&mut self, _: Range<u64>) -> Result<Option<u64>> {
-        Ok(None)
-    }
-}
-
-impl<M: Memory> Worker for Thread<'_, Ordered, M> {
-    fn put(&mut self, entries: &[(u64, Value)]) -> Result<()> {
-        self.transaction(|tx, root| {
-            for (key, value) in entries {
-                root.at(Ordered::ENTRIES).insert(tx, key, value)?;
+        impl<M: Memory> Worker for Thread<'_, $Root, M> {
+            fn put(&mut self, entries: &[(u64, Value)]) -> Result<()> {
+                self.transaction(|tx, root| {
+                    for (key, value) in entries {
+                        root.at($Root::ENTRIES).insert(tx, key, value)?;
+                    }
+                    Ok::<(), Error>(())
+                })?;
+                Ok(())
             }
-            Ok::<(), Error>(())
-        })?;
-        Ok(())
-    }
 
-    fn get(&mut self, keys: &[u64]) -> Result<u64> {
-        let sum = self.read(|view, root| {
-            keys.iter().try_fold(0u64, |sum, key| {
-                let found = root.at(Ordered::ENTRIES).get(view, key)?;
-                Ok::<u64, ReadError>(sum.wrapping_add(found.map_or(0, |value| value[0])))
-            })
-        })?;
-        Ok(sum)
-    }
+            fn get(&mut self, keys: &[u64]) -> Result<u64> {
+                let sum = self.read(|view, root| {
+                    keys.iter().try_fold(0u64, |sum, key| {
+                        let found = root.at($Root::ENTRIES).get(view, key)?;
+                        Ok::<u64, ReadError>(sum.wrapping_add(found.map_or(0, |value| value[0])))
+                    })
+                })?;
+                Ok(sum)
+            }
 
-    fn scan(&mut self, keys: Range<u64>) -> Result<Option<u64>> {
-        let found = self.read(|view, root| root.at(Ordered::ENTRIES).range(view, keys))?;
-        Ok(Some(found.fold(0u64, |sum, (_, value)| sum.wrapping_add(value[0]))))
-    }
+            fn scan(&mut self, keys: Range<u64>) -> Result<Option<u64>> {
+                $scan(self, keys)
+            }
+        }
+    };
 }
+
+ours!(Hashed, |_: &mut Self, _| Ok(None));
+ours!(Ordered, |thread: &mut Self, keys| {
+    let found = thread.read(|view, root| root.at(Ordered::ENTRIES).range(view, keys))?;
+    Ok(Some(found.fold(0u64, |sum, (_, value)| sum.wrapping_add(value[0]))))
+});

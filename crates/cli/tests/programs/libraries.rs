@@ -63,8 +63,7 @@ fn a_program_on_our_libpmemobj_runs_natively_and_survives_crashes_under_designs(
     };
     assert_eq!(native(&["run", "pool", "3", "20", "0"]), Some(0));
     assert_eq!(native(&["check", "pool"]), Some(0));
-    // All designs are held to their models by programs without a library; here one of each kind is.
-    for design in ["clwb", "lbpp", "bsp-lbpp"] {
+    for design in ["clwb", "lb", "lbpp", "hops", "bsp-lb", "bsp-lbpp"] {
         let table = place.crash(0, ("stack", 0), design, &["--crashes", "12"]);
         assert!(table.contains("none broke") && !table.contains("unseen"), "{table}");
     }

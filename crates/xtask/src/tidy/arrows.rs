@@ -48,13 +48,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libpmemobj", &["lanes", "memory", "native", "runtime"]),
     ("libseawall", &["lanes", "memory", "native", "runtime", "collections"]),
     ("xtask", &["clib"]),
-    ("compare", &["clib", "memory", "native", "runtime", "collections"]),
-    ("stores", &["seawall"]),
+    ("bench-common", &[]),
+    ("compare", &["bench-common", "clib", "memory", "native", "runtime", "collections"]),
+    ("stores", &["bench-common", "seawall"]),
     ("fuzz", &["testkit"]),
 ];
 
 /// Packages that are no members of the workspace, because they need more than Rust.
-pub(super) const OUTSIDE: &[&str] = &["benches/compare", "benches/stores", "fuzz"];
+pub(super) const OUTSIDE: &[&str] =
+    &["benches/common", "benches/compare", "benches/stores", "fuzz"];
 
 const PREFIX: &str = "seawall-";
 /// The facade has the name of the project.
@@ -87,8 +89,10 @@ pub(super) fn check(metadata: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     for package in list(&metadata["packages"]) {
         let Some(name) = ours(&package["name"]) else { continue };
-        let folder = if name == "compare" { "benches" } else { "crates" };
-        let file = format!("{folder}/{name}/Cargo.toml");
+        let is_its = |place: &&&str| Path::new(place).ends_with(name);
+        let folder =
+            OUTSIDE.iter().find(is_its).map_or(format!("crates/{name}"), |it| it.to_string());
+        let file = format!("{folder}/Cargo.toml");
         let problem = |what: String| Problem { file: file.clone(), line: 0, what };
         let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
             problems.push(problem("a crate that the table of arrows does not know".into()));
