@@ -1,11 +1,11 @@
 """Sweeps on Dask: what a point costs besides its simulation, and two workers beside one.
 
-    python bench/dask_sweep.py [--points 200] [--rounds 3]
+    python bench/dask_sweep.py [--points 200] [--cells 40] [--rounds 5]
 
 Small points run in this process and on one worker, in turns; the difference is what Dask, the tasks
-and the lines of the file cost. Then points of about a second run on one worker and on two. Wall-clock
-time is the best of the rounds. Beside it stands how much processor time all processes took in it, as
-other work on the same cores takes from the first and hardly from the second.
+and the lines of the file cost. Then points of about a second run on one worker and on two, in turns,
+and the median of the rounds is told. Beside wall-clock time stands how much processor time all
+processes took in it, as other work on the same cores takes from the first and hardly from the second.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -72,8 +73,8 @@ def timed(what: dict[str, Any], client: Optional[Any]) -> Took:
         return Took(time.perf_counter() - begun, cpu() - before)
 
 
-def best(all: list[Took]) -> Took:
-    return Took(min(it.wall for it in all), min(it.cpu for it in all))
+def median(all: list[Took]) -> Took:
+    return Took(statistics.median(it.wall for it in all), statistics.median(it.cpu for it in all))
 
 
 def overhead(points: int, rounds: int) -> None:
@@ -84,7 +85,7 @@ def overhead(points: int, rounds: int) -> None:
         for _ in range(rounds):
             here.append(timed(what, None))
             there.append(timed(what, client))
-    one, other = best(here), best(there)
+    one, other = median(here), median(there)
     by = 1000 / points
     print(f"{points} points of {one.wall * by:.1f} ms in this process, {other.wall * by:.1f} ms on a worker:")
     print(
@@ -101,20 +102,24 @@ def throughput(kernel: str, points: int, rounds: int) -> None:
             for workers, client in ((1, one), (2, two)):
                 took[workers].append(timed(what, client))
     for workers, all in took.items():
-        wall, cpu = best(all)
+        wall, cpu = median(all)
         print(
             f"{points} points of {kernel} on {workers} worker{'s' * (workers > 1)}: {wall:.2f} s, "
             f"{cpu:.2f} s of the processors, {cpu / wall:.2f} of them busy"
         )
-    print(f"  two workers are {best(took[1]).wall / best(took[2]).wall:.2f} times as fast as one")
+    gains = sorted(one.wall / two.wall for one, two in zip(took[1], took[2]))
+    print(
+        f"  two workers are {statistics.median(gains):.2f} times as fast as one "
+        f"({gains[0]:.2f} to {gains[-1]:.2f})"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, default=200)
-    parser.add_argument("--kernel", default="radix:65536", help="one that takes about a second")
-    parser.add_argument("--cells", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kernel", default="radix:262144", help="one that takes about a second")
+    parser.add_argument("--cells", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     print(f"load of this host before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     overhead(options.points, options.rounds)
