@@ -11,7 +11,10 @@
 # show that data are durable, nor that a fence is strong enough: QEMU has no caches, and orders
 # memory as this host does.
 #
-# Needs rustup; Debian packages: qemu-user, gcc-aarch64-linux-gnu (with its binutils).
+# Needs rustup; Debian packages: qemu-user, gcc-aarch64-linux-gnu (with its binutils). With
+# ARM_PYTHON=FILE, a Python 3.9 or later for 64-bit Arm, the package is also imported and run there,
+# and with ARM_WHEEL=FILE the wheel that `xtask wheel --target` made; their libraries are looked for
+# in ARM_LIBRARIES=DIR.
 #
 # Exit code: 0 all checks passed, 1 a check failed, 2 it could not run.
 set -euo pipefail
@@ -161,5 +164,41 @@ refused cc -o "$folder/program" "$folder/program.c"
 refused compare -d lb --program "$folder/program"
 refused explore --program "$folder/program" --check "$folder/program"
 refused program-process "$folder"
+
+# Runs the Python package that is in the folder $1 on Arm, and compares a record with the command's.
+python_runs() {
+    echo "== the package on Arm, from $2"
+    "$here" compare -m desktop -w hash -d lbpp --ops 40 --entries 64 --crashes 2 \
+        --json "$folder/records.jsonl" >/dev/null
+    PYTHONPATH=$1 qemu-aarch64 "$ARM_PYTHON" - "$folder/records.jsonl" <<'END'
+import json, platform, sys
+import seawall
+[here] = map(json.loads, open(sys.argv[1]))
+[there] = seawall.compare(
+    machine="desktop", workloads=["hash"], designs=["lbpp"], ops=40, entries=64, crashes=2, progress=False
+)
+assert platform.machine() == "aarch64", platform.machine()
+for name in here.keys() - {"command"}:
+    assert there[name] == here[name], (name, there[name], here[name])
+try:
+    seawall.explore(program="true", check="true")
+except seawall.Error as error:
+    assert "x86-64" in str(error), error
+else:
+    raise AssertionError("programs of x86-64 are not refused")
+print("seawall", seawall.__version__, "on", platform.machine(), there["cycles"], "cycles")
+END
+}
+
+if [ -n "${ARM_PYTHON:-}" ]; then
+    mkdir "$folder/package"
+    cp -r crates/python/python/seawall "$folder/package/"
+    cp "$module" "$folder/package/seawall/_seawall.abi3.so"
+    python_runs "$folder/package" "$module"
+    if [ -n "${ARM_WHEEL:-}" ]; then
+        python3 -m zipfile -e "$ARM_WHEEL" "$folder/wheel"
+        python_runs "$folder/wheel" "$ARM_WHEEL"
+    fi
+fi
 
 echo "== all checks passed"

@@ -182,11 +182,11 @@ impl fmt::Display for Durability {
             }
             Durability::KilledProcess => {
                 "survives a killed process, not a power failure: an ordinary file, whose lines are \
-                 flushed to the page cache only (--domain page makes it durable)"
+                 flushed to the page cache only (domain page makes it durable)"
             }
             Durability::Unflushed => {
                 "survives a killed process, not a power failure: persistent memory, but no line is \
-                 flushed, and nothing here says that power failure spares the caches (--domain \
+                 flushed, and nothing here says that power failure spares the caches (domain \
                  line, without SEAWALL_FLUSH=none, makes it durable)"
             }
             Durability::UntilReboot => {

@@ -142,6 +142,8 @@ def test_what_cannot_be_done_names_the_thing_and_the_remedy(here: Path) -> None:
     pool.close()
     with pytest.raises(seawall.Error, match="x.pool is closed"):
         pool["a"]["k"] = b""
+    with pytest.raises(TypeError, match="seawall.open"):
+        seawall.Pool("users.pool")  # type: ignore[arg-type]
 
 
 def test_a_full_pool_says_so_and_stays_as_it_was(here: Path) -> None:

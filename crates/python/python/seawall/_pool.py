@@ -50,6 +50,8 @@ class Pool(Mapping[str, "PoolMap"]):
     """
 
     def __init__(self, file: PoolFile) -> None:
+        if not isinstance(file, PoolFile):
+            raise TypeError("a pool is opened by seawall.open(path)")
         self._file = file
         self._turn = threading.Lock()
         self._open: Optional[Changes] = None

@@ -15,19 +15,22 @@ pub(super) struct Sender {
     next: Cycle,
     /// Whether a marker is not in place yet: no entry behind it leaves.
     is_marking: bool,
+    /// Whether the next entry depends on one that has not gone.
+    is_blocked: bool,
     /// When the last message to each controller arrives.
     arrivals: Vec<Cycle>,
 }
 
 impl Sender {
     pub(super) fn new(controllers: usize) -> Sender {
-        Sender { next: 0, is_marking: false, arrivals: vec![0; controllers] }
+        Sender { next: 0, is_marking: false, is_blocked: false, arrivals: vec![0; controllers] }
     }
 }
 
 impl Dpo {
     /// Sends the entries of `core`'s buffer that are permitted to go.
     pub(super) fn send(&mut self, hw: &mut Hw<Message>, core: usize, now: Cycle) {
+        self.buffers[core].sender.is_blocked = false;
         loop {
             let buffer = &self.buffers[core];
             if buffer.sender.is_marking {
@@ -38,6 +41,7 @@ impl Dpo {
             };
             let is_gone = |on: &(u8, u32)| self.buffers[usize::from(on.0)].gone >= on.1;
             if !buffer.entries[place].depends_on.iter().all(is_gone) {
+                self.buffers[core].sender.is_blocked = true;
                 return;
             }
             self.send_entry(hw, core, place, now);
@@ -185,8 +189,10 @@ impl Dpo {
                 hw.wake(who, now);
             }
         }
-        for core in 0..self.buffers.len() {
-            self.send(hw, core, now);
+        for other in 0..self.buffers.len() {
+            if other == core || self.buffers[other].sender.is_blocked {
+                self.send(hw, other, now);
+            }
         }
     }
 }
