@@ -196,6 +196,22 @@ fn an_error_says_its_cause_once() {
 }
 
 #[test]
+fn options_of_workloads_are_refused_beside_a_program_of_others() {
+    let options = [
+        "--ribbon=always",
+        "--defragment=ffccd",
+        "--cost=libpmemobj",
+        "--workloads=hash",
+        "--threads=2",
+        "--ops=9",
+        "--flaw=no-order",
+    ];
+    for option in options {
+        refuses(&["compare", "--program", "true", option], &["cannot be used with", "--program"]);
+    }
+}
+
+#[test]
 fn a_machine_that_cannot_be_is_refused_with_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let good = run(0, &["show", "machine", "desktop"]);

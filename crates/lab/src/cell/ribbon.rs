@@ -36,7 +36,8 @@ pub struct CellRibbon {
     /// Run designs with flushes (clwb) once more, with flushes left to other threads, where that
     /// pays, always, or never (and count)
     #[arg(long = "ribbon", required = false, value_parser = mode_parser(), value_name = "MODE",
-          num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+          num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+          conflicts_with = "command")]
     #[serde(serialize_with = "mode_text", deserialize_with = "mode")]
     pub mode: Mode,
     /// Let them clean lines early, where that pays: all that are stored to, and skip the flush

@@ -31,7 +31,7 @@ const WARMUP_DIVISOR: u64 = 8;
 #[derive(Clone, Debug, Args)]
 pub struct CompareOptions {
     /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
-    #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
+    #[arg(long, short, value_delimiter = ',', value_name = "NAMES", conflicts_with = "command")]
     pub workloads: Vec<String>,
     /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: all]
     #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
@@ -43,7 +43,7 @@ pub struct CompareOptions {
     #[arg(long)]
     pub cold: bool,
     /// Threads [default: one per core of the machine that no flusher has]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "command")]
     pub threads: Option<usize>,
     /// Seed of the operations and of the crash points
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -52,7 +52,8 @@ pub struct CompareOptions {
     #[arg(long, default_value_t = CRASHES, value_name = "N")]
     pub crashes: u64,
     /// Measured operations of each thread
-    #[arg(long = "ops", default_value_t = OPERATIONS, value_name = "N")]
+    #[arg(long = "ops", default_value_t = OPERATIONS, value_name = "N",
+          conflicts_with = "command")]
     pub operations: u64,
     /// What the operations are.
     #[command(flatten)]
@@ -62,11 +63,11 @@ pub struct CompareOptions {
     pub ribbon: Option<CellRibbon>,
     /// Run designs again with objects moved by espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET;
     /// espresso-published, sfccd-published and ffccd-published move them as published
-    #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS")]
+    #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS", conflicts_with = "command")]
     pub defragment: Vec<DefragOptions>,
     /// What transactions of programs whose objects move cost: lean, or libpmemobj (as many fences,
     /// lines and instructions as those of that library)
-    #[arg(long, default_value_t, value_name = "COST")]
+    #[arg(long, default_value_t, value_name = "COST", conflicts_with = "command")]
     pub cost: Cost,
     /// Design that the others are relative to [default: lb, or the first one]
     #[arg(long, value_name = "DESIGN")]
@@ -76,7 +77,7 @@ pub struct CompareOptions {
     pub jobs: Option<usize>,
     /// Break the structures on purpose, to see it caught
     #[arg(long, value_name = "FLAW", value_parser = flaws(), default_value = "none",
-          hide_default_value = true)]
+          hide_default_value = true, conflicts_with = "command")]
     pub flaw: Flaw,
     /// Write a JSON record per cell to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
