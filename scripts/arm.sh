@@ -161,6 +161,7 @@ same explore queue --ops 2 --entries 2 --seconds 0
 same list designs
 echo 'int main(void) { return 0; }' >"$folder/program.c"
 refused cc -o "$folder/program" "$folder/program.c"
+cp /bin/true "$folder/program"
 refused compare -d lb --program "$folder/program"
 refused explore --program "$folder/program" --check "$folder/program"
 refused program-process "$folder"

@@ -83,7 +83,7 @@ impl From<TxError> for Failure {
         let status = match &error {
             TxError::Access(AccessError::Damaged { .. }) => Status::Damaged,
             TxError::Full { .. } => Status::NoRoom,
-            TxError::TooLarge { .. } => Status::TooLarge,
+            TxError::TooLarge { .. } | TxError::TooLong { .. } => Status::TooLarge,
             TxError::Busy => {
                 let text = "another thread has changed what this transaction needs, or is about \
                             to; abort it and run it again";

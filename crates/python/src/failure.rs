@@ -3,6 +3,7 @@
 use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
+use seawall_lab::similar_name;
 
 create_exception!(
     seawall,
@@ -20,7 +21,7 @@ impl Failure {
         Failure(message.into())
     }
 
-    pub(crate) fn of(error: &dyn std::error::Error) -> Failure {
+    pub(crate) fn of(error: &(dyn std::error::Error + 'static)) -> Failure {
         let (mut said, mut text) = (error.to_string(), error.to_string());
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -29,6 +30,9 @@ impl Failure {
                 text += &format!("\n  {what}");
             }
             (said, cause) = (what, error.source());
+        }
+        if let Some(name) = similar_name(error) {
+            text += &format!("\n  a similar name exists: {name:?}");
         }
         Failure(text)
     }
@@ -43,7 +47,7 @@ impl Failure {
     }
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Failure {
         Failure::of(&error)
     }

@@ -125,8 +125,10 @@ def test_what_cannot_be_done_names_the_thing_and_the_remedy(here: Path) -> None:
     assert (here / "no.pool").read_text() == "dear reader" * 1000
     pool = seawall.open("x.pool", domain="page")
     assert pool.durability and isinstance(pool.survives_power_failure, bool)
-    with pytest.raises(seawall.Error, match="x.pool"):
+    with pytest.raises(seawall.Error, match="x.pool is open in this process"):
         seawall.open("x.pool")
+    with pytest.raises(seawall.Error, match="a key of 1802 bytes; it may have 1792"):
+        pool["a"]["k" * 1800] = b""
     with pool.transaction(), pytest.raises(seawall.Error, match="already"), pool.transaction():
         pass
     with pytest.raises(TypeError, match="encode it"):

@@ -80,6 +80,7 @@ def test_the_table_and_the_plot_are_those_of_the_command(
     assert "seawall sweep x.toml" in (here / "named.html").read_text()
     assert (here / "function.svg").read_bytes() == (here / "command.svg").read_bytes()
     assert (here / "function.jsonl").read_bytes() == (here / "x.jsonl").read_bytes()
+    assert table == seawall.read("function.jsonl")
 
 
 class Stopped(Exception):
@@ -276,6 +277,23 @@ def test_executor_and_client_are_two_ways(here: Path) -> None:
         seawall.sweep(SWEEP, executor=ThreadPoolExecutor(1), client=object())  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "workers, named",
+    [
+        ({"executor": 3}, "concurrent.futures.Executor"),
+        ({"client": "tcp://here:1"}, r"distributed.Client\('tcp://here:1'\)"),
+    ],
+)
+def test_what_is_neither_is_refused_before_anything_is_begun(
+    workers: dict[str, Any], named: str, here: Path
+) -> None:
+    with pytest.raises(TypeError, match=named):
+        seawall.sweep(SWEEP, out="out.jsonl", **workers)
+    with pytest.raises(TypeError, match=named):
+        seawall.explore("queue", ops=1, resume="parts.jsonl", **workers)
+    assert list(here.iterdir()) == []
+
+
 def test_a_parquet_file_is_made_at_the_end_of_points_that_are_kept_as_lines(
     swept: bytes, here: Path
 ) -> None:
@@ -291,4 +309,6 @@ def test_a_parquet_file_is_made_at_the_end_of_points_that_are_kept_as_lines(
     table = seawall.sweep(SWEEP, out="out.parquet")
     assert (here / "out.jsonl").read_bytes() == swept
     read = seawall.read(here / "out.parquet")
-    assert [it["cycles"] for it in read] == [it["cycles"] for it in table]
+    cycles = [it["cycles"] for it in table]
+    assert [it["cycles"] for it in read] == cycles
+    assert [it["cycles"] for it in seawall.read(here / "out.jsonl")] == cycles

@@ -251,7 +251,7 @@ impl<'p, K: OrderedKey + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p
     ) -> Result<Option<V::Owned>, TxError> {
         let bytes = key.with_bytes(<[u8]>::len);
         if bytes > KEY_BYTES_MAX {
-            return Err(TxError::TooLarge { bytes: bytes as u64, room: KEY_BYTES_MAX as u64 });
+            return Err(TxError::TooLong { what: "key", bytes, most: KEY_BYTES_MAX });
         }
         let (at, tx) = tx.place(self)?;
         let word = put(tx, value)?;

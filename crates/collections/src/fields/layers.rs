@@ -445,7 +445,7 @@ mod tests {
             assert!(cleared.is_err());
             let long = "x".repeat(KEY_BYTES_MAX + 1);
             let refused: Result<_, TxError> = session.transaction(|tx| map.insert(tx, &long, &1));
-            assert!(matches!(refused, Err(TxError::TooLarge { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(TxError::TooLong { .. })), "{refused:?}");
             Ok(())
         })
         .expect("room");

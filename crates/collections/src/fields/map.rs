@@ -22,9 +22,7 @@ field!(Map [K V], 1);
 fn tx_error(error: MapError) -> TxError {
     match error {
         MapError::Heap(error) => error,
-        MapError::Long { bytes, most, .. } => {
-            TxError::TooLarge { bytes: bytes as u64, room: most as u64 }
-        }
+        MapError::Long { what, bytes, most } => TxError::TooLong { what, bytes, most },
         damage => access_error(damage).into(),
     }
 }

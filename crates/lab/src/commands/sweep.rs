@@ -373,6 +373,11 @@ impl Sweep {
         self.plan.points.len()
     }
 
+    /// The points that are done, in the order of the plan, with their records.
+    fn in_order(&self) -> impl Iterator<Item = (&SweepPoint, &SweepRecord)> {
+        self.plan.points.iter().filter_map(|point| Some((point, self.records.get(&point.key)?)))
+    }
+
     /// True if the sweep was stopped before every point was done.
     pub fn is_partial(&self) -> bool {
         self.records.len() < self.plan.points.len()
@@ -470,7 +475,7 @@ impl Report for Sweep {
     }
 
     fn json(&self) -> String {
-        json_lines(self.records.values())
+        json_lines(self.in_order().map(|(_, record)| record))
     }
 
     fn page(&self) -> HtmlPage {

@@ -107,6 +107,10 @@ def words_of(command: str, options: Mapping[str, Any]) -> list[str]:
         value, is_list = options[name], parameter.annotation == "Names"
         if name in NO_OPTIONS or value is None:
             continue
+        if is_list and value is not parameter.default and not isinstance(value, (str, os.PathLike)):
+            value = list(value)
+            if not value:
+                raise _seawall.Error(f"{name} is empty: give a name, or leave it out")
         if parameter.annotation == "Optional[Command]":
             value = typed(value)
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
@@ -153,5 +157,9 @@ def finished(name: str, outcome: _seawall.Outcome) -> Table:
     if outcome.empty:
         raise Interrupted(f"{name} was stopped before anything was finished", None)
     partial = Table(outcome)
-    said = "".join(f"; {note}" for note in partial.notes)
-    raise Interrupted(f"{name} was stopped{said}; what is done is in .partial", partial)
+    # A note begins with that it was stopped.
+    said = "; ".join(dict.fromkeys(note.removeprefix("stopped: ") for note in partial.notes))
+    said = f"{said}; " if said else ""
+    raise Interrupted(
+        f"{name} was stopped: {said}this exception's `partial` has what was done", partial
+    )

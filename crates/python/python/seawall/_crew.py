@@ -306,6 +306,19 @@ class DaskCrew(Crew):
             raise error
 
 
+def check_workers(executor: object, client: object) -> None:
+    """Refuses what is neither an executor nor a client, before anything is begun."""
+    if executor is not None and client is not None:
+        raise TypeError("executor and client are two ways to run tasks; give one of them")
+    if not (executor is None or isinstance(executor, Executor) or callable(executor)):
+        raise TypeError(
+            f"executor is {executor!r}; give a concurrent.futures.Executor, or a function that makes one"
+        )
+    if client is not None and not hasattr(client, "nthreads"):
+        example = client if isinstance(client, str) else "tcp://scheduler:8786"
+        raise TypeError(f"client is {client!r}; give distributed.Client({example!r})")
+
+
 def crew_of(
     run: Callable[..., str],
     left: str,
@@ -313,8 +326,6 @@ def crew_of(
     client: Optional[Client],
 ) -> Crew:
     """The crew of an executor or a client; `left` says what becomes of what was not done."""
-    if executor is not None and client is not None:
-        raise TypeError("executor and client are two ways to run tasks; give one of them")
     if client is not None:
         return DaskCrew(run, left, client)
     assert executor is not None

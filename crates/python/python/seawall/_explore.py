@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from . import _points, _seawall
 from ._call import Interrupted, call, finished, follower, words_of
-from ._crew import Crew, crew_of
+from ._crew import Crew, check_workers, crew_of
 from ._table import Table
 
 #: Seconds after which Ctrl-C is looked at, and the workers of a cluster are.
@@ -25,6 +25,7 @@ def explore(options: Mapping[str, Any]) -> Table:
     executor, client = options["executor"], options["client"]
     if executor is None and client is None:
         return call("explore", options)
+    check_workers(executor, client)
     path = options["resume"]
     # Without workers there is a limit of time by default.
     seconds = 0 if options["seconds"] is None else options["seconds"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Optional, TypeVar, Union
+from weakref import WeakValueDictionary
 
 from ._seawall import Error, PoolFile
 from ._typed import TypedMap
@@ -17,6 +18,8 @@ V = TypeVar("V")
 #: The map that says of what type the records of other maps are.
 TYPES = "seawall.types"
 Changes = dict[tuple[str, bytes], Optional[bytes]]
+#: The pools that this process has opened, by their paths.
+OPEN: WeakValueDictionary[str, Pool] = WeakValueDictionary()
 
 
 def open(
@@ -39,7 +42,17 @@ def open(
         only on persistent memory), ``page`` (a power failure, by ``msync``), ``none`` [default:
         what fits the file; ``Pool.durability`` says it]
     """
-    return Pool(PoolFile(path, bytes_max, log_bytes, domain))
+    place = os.path.realpath(path)
+    try:
+        pool = Pool(PoolFile(path, bytes_max, log_bytes, domain))
+    except Error as error:
+        if place in OPEN and not OPEN[place].is_closed:
+            raise Error(
+                f"{os.fspath(path)} is open in this process already: go on with that pool, or close it"
+            ) from error
+        raise
+    OPEN[place] = pool
+    return pool
 
 
 class Pool(Mapping[str, "PoolMap"]):
@@ -53,6 +66,8 @@ class Pool(Mapping[str, "PoolMap"]):
         if not isinstance(file, PoolFile):
             raise TypeError("a pool is opened by seawall.open(path)")
         self._file = file
+        #: Whether `close` was called.
+        self.is_closed = False
         self._turn = threading.Lock()
         self._open: Optional[Changes] = None
         self._owner: Optional[int] = None
@@ -154,6 +169,7 @@ class Pool(Mapping[str, "PoolMap"]):
 
     def close(self) -> None:
         """Closes the pool; what is committed stays, and an open transaction does not happen."""
+        self.is_closed = True
         self._file.close()
 
     def __enter__(self) -> Pool:

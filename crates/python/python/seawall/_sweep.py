@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from . import _points, _seawall
 from ._call import Follower, Interrupted, Path, Progress, follower
-from ._crew import Crew, Workers, crew_of
+from ._crew import Crew, Workers, check_workers, crew_of
 from ._files import is_parquet, parquet_writer
 from ._table import Table
 
@@ -67,6 +67,7 @@ def sweep(
         come late
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
+    check_workers(executor, client)
     name, text = _named(experiment)
     parquet = out if is_parquet(out) else None
     if parquet is not None:

@@ -61,6 +61,16 @@ pub enum TxError {
         /// Bytes that there are.
         room: u64,
     },
+    /// A key or a value with more bytes than the structure that it is for takes.
+    #[error("a {what} of {bytes} bytes; it may have {most} at most")]
+    TooLong {
+        /// What it is: a key or a value.
+        what: &'static str,
+        /// Bytes that it has.
+        bytes: usize,
+        /// Bytes that there may be.
+        most: usize,
+    },
     /// A lock that another thread holds, and that may not be waited for.
     #[error("another thread holds what the transaction needs; run it with Session::retry")]
     Busy,

@@ -89,11 +89,9 @@ impl Sweep {
     }
 
     fn page_rows(&self) -> Vec<HtmlRow> {
-        let points: BTreeMap<&str, &SweepPoint> =
-            self.plan.points.iter().map(|point| (&*point.key, point)).collect();
-        let numbered = self.records.keys().enumerate();
+        let numbered = self.in_order().enumerate();
         let recorded: Recorded<'_> =
-            numbered.map(|(at, key)| (&**key, (at, points[&**key]))).collect();
+            numbered.map(|(at, (point, _))| (&*point.key, (at, point))).collect();
         let mut rows = Vec::new();
         for (factor, values) in self.plan.experiment.factors.iter().enumerate() {
             for design in 0..self.plan.experiment.designs.len() {
