@@ -15,11 +15,10 @@ mod report;
 pub use crash::Violation;
 pub use report::{DesignCell, LitmusReport, ModelCell, TestReport};
 
-use crate::engine::jobs::host_threads;
+use crate::engine::jobs::{host_threads, in_parallel};
 use crate::engine::options::default_options;
 use clap::Args;
 use crash::Pair;
-use rayon::prelude::*;
 use seawall_explore::litmus::{
     BadLitmus, FILE_BYTES_MAX, Litmus, Outcome, STATES_MAX, enumerate, suite,
 };
@@ -327,17 +326,12 @@ impl Experiment for LitmusOptions {
         let names: Vec<&str> =
             plan.models.iter().map(|model| model.name()).chain(designs).collect();
         progress.start(plan.tests.iter().flat_map(|_| names.iter().copied()));
-        let run = |(at, test): (usize, &Litmus)| {
-            let report = plan.run_test(test, progress, stop)?;
-            Ok((at, report))
-        };
         let threads = host_threads(None).map_err(|error| LitmusError::Host(error.to_string()))?;
-        let tests: Result<Vec<_>, LitmusError> =
-            threads.install(|| plan.tests.iter().enumerate().par_bridge().map(run).collect());
+        let run = |test: &Litmus| plan.run_test(test, progress, stop);
+        let tests = in_parallel(&threads, &plan.tests, run);
         progress.end();
-        let mut tests = tests?;
-        tests.sort_by_key(|(at, _)| *at);
-        let tests: Vec<TestReport> = tests.into_iter().filter_map(|(_, report)| report).collect();
+        let tests: Result<Vec<_>, LitmusError> = tests.into_iter().collect();
+        let tests: Vec<TestReport> = tests?.into_iter().flatten().collect();
         Ok(LitmusReport {
             is_partial: tests.len() < plan.tests.len(),
             tests,

@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use seawall_report::Progress;
 use seawall_sim::SimError;
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A piece of work: what it runs, and under which design.
 pub(crate) trait Piece: Sync {
@@ -34,6 +34,28 @@ pub(crate) fn host_threads(jobs: Option<usize>) -> Result<rayon::ThreadPool, Lab
     let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
     pool.map_err(|error| LabError::Jobs { jobs, why: error.to_string() })
+}
+
+/// What `one` makes of each of `pieces`, in their order.
+pub(crate) fn in_parallel<P: Sync, T: Send>(
+    pool: &rayon::ThreadPool,
+    pieces: &[P],
+    one: impl Fn(&P) -> T + Sync,
+) -> Vec<T> {
+    let done: Vec<Mutex<Option<T>>> = pieces.iter().map(|_| Mutex::new(None)).collect();
+    each(pool, pieces.len(), &|at| {
+        let result = one(&pieces[at]);
+        *done[at].lock().expect("nobody panics with it") = Some(result);
+    });
+    let result = |done: Mutex<Option<T>>| done.into_inner().ok().flatten().expect("it is done");
+    done.into_iter().map(result).collect()
+}
+
+/// Calls `one` with each number below `count`. One at a time for each thread, in order: halving the
+/// list would leave one thread the slow half. Without types of its own, because parallel iterators
+/// take long to compile.
+fn each(pool: &rayon::ThreadPool, count: usize, one: &(dyn Fn(usize) + Sync)) {
+    pool.install(|| (0..count).par_bridge().for_each(one));
 }
 
 /// How lists of pieces are done.
@@ -79,19 +101,9 @@ impl<'a> Runner<'a> {
                 other => other.map(Some),
             }
         };
-        // One piece at a time, in order: halving the list would leave one thread the slow half.
-        let done: Vec<_> = pool.install(|| {
-            let mut done: Vec<_> = pieces
-                .iter()
-                .enumerate()
-                .par_bridge()
-                .map(|(at, piece)| (at, one(piece)))
-                .collect();
-            done.sort_by_key(|(at, _)| *at);
-            done
-        });
+        let done = in_parallel(&pool, pieces, one);
         progress.end();
-        done.into_iter().map(|(_, done)| done).collect()
+        done.into_iter().collect()
     }
 
     /// As [`all`](Runner::all); what came of a piece on `machine` before is taken from the file

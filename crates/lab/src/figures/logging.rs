@@ -8,9 +8,8 @@
 
 use super::{FigureOptions, Kind, PublishedValue};
 use crate::LabError;
-use crate::engine::jobs::{Runner, host_threads};
+use crate::engine::jobs::{Runner, host_threads, in_parallel};
 use measure::{Host, Place, Simulated};
-use rayon::prelude::*;
 use seawall_report::{Chart, ReportError, ResultFile};
 use seawall_runtime::RouteChoice;
 use seawall_sim::{Choice, Machine, SimError};
@@ -195,11 +194,13 @@ pub struct LoggingRecord {
 }
 
 type Key = (Place, Log, u64, (u32, u32));
+/// The same with the names of machine and design.
+type Shared = (String, String, Key);
 
 /// Everything measured for a set of figures; points that figures share are run once.
 #[derive(Debug, Default)]
 struct Measured {
-    simulated: BTreeMap<(String, String, Key), Simulated>,
+    simulated: BTreeMap<Shared, Simulated>,
     hosts: BTreeMap<(Place, u64), Host>,
     is_partial: bool,
 }
@@ -297,7 +298,7 @@ impl LoggingFigure {
         Input { structure, log, value_bytes, records, work: self.work, seed: options.seed }
     }
 
-    fn key(&self, input: &Input) -> (String, String, Key) {
+    fn key(&self, input: &Input) -> Shared {
         let place = (input.structure, input.value_bytes);
         (self.machine.clone(), self.design.clone(), (place, input.log, input.records, input.work))
     }
@@ -355,18 +356,18 @@ impl Measured {
         }
         let pool = host_threads(options.jobs)?;
         progress.start(wanted.values().map(|(_, _, input)| input.structure.name()));
-        let run = |(key, (machine, design, input)): (_, (Machine, Choice, Input))| {
-            let simulated = Simulated::run(&machine, &design, &input, stop);
+        let run = |(key, (machine, design, input)): &(Shared, (Machine, Choice, Input))| {
+            let simulated = Simulated::run(machine, design, input, stop);
             progress.cell_done(input.structure.name(), input.log.name());
             match simulated {
                 Err(LabError::Sim(SimError::Stopped)) => Ok(None),
-                other => other.map(|simulated| Some((key, simulated))),
+                other => other.map(|simulated| Some((key.clone(), simulated))),
             }
         };
-        let done: Result<Vec<_>, LabError> =
-            pool.install(|| wanted.into_iter().par_bridge().map(run).collect());
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        let done = in_parallel(&pool, &wanted, run);
         progress.end();
-        let done = done?;
+        let done = done.into_iter().collect::<Result<Vec<_>, LabError>>()?;
         self.is_partial |= done.iter().any(Option::is_none);
         self.simulated.extend(done.into_iter().flatten());
         Ok(())

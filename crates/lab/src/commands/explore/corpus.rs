@@ -1,9 +1,8 @@
 //! The corpus of known bugs as a table: is every broken program found, and no fixed one?
 
 use super::ExploreError;
-use crate::engine::jobs::host_threads;
+use crate::engine::jobs::{host_threads, in_parallel};
 use clap::Args;
-use rayon::prelude::*;
 use seawall_corpus::{Case, Effort, Row, all_cases, run_case};
 use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines, plain_table, text_of};
 use std::fmt::Write;
@@ -136,7 +135,7 @@ impl Experiment for CorpusOptions {
             rows
         };
         let threads = host_threads(None).map_err(|error| ExploreError::Lab(error.to_string()))?;
-        let rows: Vec<Vec<Row>> = threads.install(|| cases.par_iter().map(explore).collect());
+        let rows = in_parallel(&threads, &cases, explore);
         progress.end();
         Ok(Corpus { rows: rows.into_iter().flatten().collect() })
     }
