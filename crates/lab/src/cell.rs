@@ -6,14 +6,13 @@
 //! A cell runs on one host thread and depends on nothing but its point.
 
 use crate::LabError;
-use crate::cell::accounted::{Account, Accounted};
 use crate::cell::crash::{Broken, Checked, CrashPlan, Watcher};
-use crate::cell::handle::Simulated;
 use crate::engine::jobs::Piece;
 use crate::engine::spent::Spent;
 use crate::engine::timeline::recorded;
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
+use seawall_any::{Account, Accounted, AnyMemory, AnyStructure, AnyWorkload, workload};
 use seawall_memory::{Image, Memory, Model};
 use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_runtime::defrag::Purpose;
@@ -22,10 +21,7 @@ use seawall_sim::{
     Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, RunTimeline,
     Simulation, Stalls, TimelineWindow,
 };
-use seawall_workloads::{
-    Collect, Cost, Flaw, History, Layout, RequestMix, Setup, Visitor, Worker, Workload,
-    with_workload,
-};
+use seawall_workloads::{Collect, Cost, Flaw, History, Layout, RequestMix, Setup, Worker};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -33,11 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) mod accounted;
-pub(crate) mod characterise;
 mod checkpointed;
 pub(crate) mod crash;
-pub(crate) mod handle;
 mod kept;
 mod ribbon;
 
@@ -275,7 +268,7 @@ pub(crate) fn run_recorded(
     let run = Run { machine, point, window, stop };
     match checkpointed::run(&run) {
         Some(cell) => cell,
-        None => with_workload(&point.workload, run)?,
+        None => run.cell(workload(&point.workload)?),
     }
 }
 
@@ -283,19 +276,7 @@ pub(crate) fn run_recorded(
 pub(crate) fn check_point(point: &Point) -> Result<(), LabError> {
     match checkpointed::check(point) {
         Some(checked) => checked,
-        None => with_workload(&point.workload, Fit { point })?,
-    }
-}
-
-struct Fit<'a> {
-    point: &'a Point,
-}
-
-impl Visitor for Fit<'_> {
-    type Output = Result<(), LabError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
-        fit::<W>(self.point).map(|_| ())
+        None => fit(workload(&point.workload)?, point).map(drop),
     }
 }
 
@@ -303,29 +284,30 @@ impl Visitor for Fit<'_> {
 ///
 /// # Errors
 /// Numbers that the workload cannot run with.
-pub(crate) fn fit<W: Workload>(point: &Point) -> Result<(Setup, Layout), LabError> {
-    point.mix.map_or(Ok(()), |mix| mix.check_for::<W>())?;
+pub(crate) fn fit(workload: &dyn AnyWorkload, point: &Point) -> Result<(Setup, Layout), LabError> {
+    workload.check_mix(point.mix)?;
+    let usual = workload.setup(point.threads);
     let setup = Setup {
         threads: point.threads,
         seed: point.seed,
-        entries: point.entries.unwrap_or(W::ENTRIES),
-        search_percent: point.search_percent.unwrap_or(W::SEARCH_PERCENT),
+        entries: point.entries.unwrap_or(usual.entries),
+        search_percent: point.search_percent.unwrap_or(usual.search_percent),
         mix: point.mix,
         collect: Collect::by_steps(point.defragment),
         cost: point.cost,
         flaw: point.flaw,
     };
     setup.check()?;
-    setup.check_for::<W>()?;
-    setup.collect.check_for::<W>()?;
-    setup.cost.check_for::<W>()?;
-    setup.flaw.check_for::<W>()?;
-    let layout = W::layout(&setup);
+    workload.check_setup(&setup)?;
+    workload.check_collect(setup.collect)?;
+    workload.check_cost(setup.cost)?;
+    workload.check_flaw(setup.flaw)?;
+    let layout = workload.layout(&setup);
     if layout.pm_bytes + layout.dram_bytes > BYTES_MAX {
         return Err(LabError::Option {
             option: "--entries",
             value: setup.entries.to_string(),
-            valid: format!("fewer: {} would take more than {BYTES_MAX} bytes", W::NAME),
+            valid: format!("fewer: {} would take more than {BYTES_MAX} bytes", workload.name()),
         });
     }
     Ok((setup, layout))
@@ -348,22 +330,22 @@ impl<'a> Run<'a> {
 }
 
 /// What a thread does: the operations of `worker`.
-fn operate<W: Workload>(
-    workload: &W,
-    memory: &Simulated<'_, '_>,
+fn operate(
+    workload: &dyn AnyStructure,
+    memory: &AnyMemory<'_, '_>,
     worker: &mut Worker,
     operations: u64,
 ) {
-    let mut local = workload.join(memory);
+    let mut thread = workload.join(memory);
     while worker.number < operations {
-        workload.step(memory, &mut local, worker);
+        thread.step(worker);
         worker.number += 1;
         memory.output(worker.number);
     }
 }
 
-fn program<W: Workload>(
-    workload: &W,
+fn program(
+    workload: &Arc<dyn AnyStructure>,
     mut worker: Worker,
     operations: u64,
     (crew, account): (Option<&Crew>, Option<&Account>),
@@ -371,30 +353,29 @@ fn program<W: Workload>(
     let workload = workload.clone();
     match (crew.cloned(), account.cloned()) {
         (None, Some(account)) => Box::new(move |memory| {
-            let memory = Simulated::accounted(Accounted::new(memory, account));
-            operate(&workload, &memory, &mut worker, operations);
+            let memory = AnyMemory::accounted(Accounted::new(memory, account));
+            operate(&*workload, &memory, &mut worker, operations);
         }),
         (None, None) => Box::new(move |memory| {
-            operate(&workload, &Simulated::plain(memory), &mut worker, operations);
+            operate(&*workload, &AnyMemory::simulated(memory), &mut worker, operations);
         }),
         (Some(crew), _) => Box::new(move |memory| {
-            crew.run(memory, |memory| operate(&workload, memory, &mut worker, operations));
+            crew.run(memory, |memory| operate(&*workload, memory, &mut worker, operations));
         }),
     }
 }
 
-impl Visitor for Run<'_> {
-    type Output = Result<Cell, LabError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
+impl Run<'_> {
+    /// Runs a workload.
+    fn cell(self, kind: &'static dyn AnyWorkload) -> Result<Cell, LabError> {
         let mut point = self.point.clone();
-        let (setup, layout) = fit::<W>(&point)?;
+        let (setup, layout) = fit(kind, &point)?;
         point.entries = Some(setup.entries);
         point.search_percent = setup.mix.is_none().then_some(setup.search_percent);
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let workload = W::create(&start, &setup);
-        let before = workload.contents(&start);
-        let before = before.map_err(|damage| LabError::Damage { workload: W::NAME, damage })?;
+        let workload = kind.create(&AnyMemory::image(&start), &setup);
+        let before = workload.contents(&AnyMemory::image(&start));
+        let before = before.map_err(|damage| LabError::Damage { workload: kind.name(), damage })?;
         let (pm, mut dram) = start.into_parts();
         let crew = Crew::place(&point, &mut dram)?;
 
@@ -409,8 +390,9 @@ impl Visitor for Run<'_> {
             durable: model.is_some_and(Model::order_is_durable),
             seed: point.seed,
         };
-        let run = Checked { layout, before, history: history.clone(), flaw: setup.flaw };
-        let watcher = Rc::new(RefCell::new(Watcher::<W>::new(run, &plan)));
+        let run =
+            Checked { workload: kind, layout, before, history: history.clone(), flaw: setup.flaw };
+        let watcher = Rc::new(RefCell::new(Watcher::new(run, &plan)));
         let worker = |thread| Worker::new(&setup, thread, history.clone());
         let account = point.defragment.map(|_| Account::default());
         let beside = (crew.as_ref(), account.as_ref());
@@ -426,7 +408,8 @@ impl Visitor for Run<'_> {
         let mut cell = measure(point, &watcher, &outcome);
         cell.moving = account.map(|account| Moving::of(&account));
         if let Some(heap) = workload.heap() {
-            let stats = heap.stats(&Image::from_pm(outcome.pm.clone(), layout.dram_bytes));
+            let image = Image::from_pm(outcome.pm.clone(), layout.dram_bytes);
+            let stats = heap.stats(&AnyMemory::image(&image));
             cell.pages_a_byte = stats.ok().map(|stats| stats.fragmentation());
         }
         // What the caches hold at the end is no image of a crash: the bits of copies are missing.
@@ -441,7 +424,7 @@ impl Visitor for Run<'_> {
     }
 }
 
-fn measure<W>(point: Point, watcher: &Watcher<W>, outcome: &RunOutcome) -> Cell {
+fn measure(point: Point, watcher: &Watcher, outcome: &RunOutcome) -> Cell {
     let time = |(last, warm): (&Cycle, &Cycle)| (last - warm).max(1) as f64;
     let times = watcher.last.iter().zip(&watcher.warm).map(time);
     let throughput = times.map(|cycles| point.operations as f64 / cycles).sum();

@@ -8,7 +8,7 @@ use super::ribbon::Crew;
 use super::{BYTES_MAX, Cell, Point, cpu_time, stalls_of};
 use crate::LabError;
 use crate::cell::crash::Broken;
-use crate::cell::handle::Simulated;
+use seawall_any::AnyMemory;
 use seawall_memory::{Image, MemoryExt};
 use seawall_sim::{Program, SimMemory};
 use seawall_workloads::{Input, Kernel, KernelVisitor, with_checkpointed};
@@ -62,7 +62,7 @@ impl KernelVisitor for Run<'_> {
         (point.entries, point.operations, point.warmup) = (Some(input.size), 1, 0);
         let layout = K::layout(&input);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let kernel = K::create(&image, &input);
+        let kernel = K::create(&AnyMemory::image(&image), &input);
         let (pm, mut dram) = image.into_parts();
         let crew = Crew::place(&point, &mut dram)?;
         let ended = Rc::new(std::cell::Cell::new(0));
@@ -70,7 +70,7 @@ impl KernelVisitor for Run<'_> {
             let (kernel, crew, ended) = (kernel.clone(), crew.clone(), ended.clone());
             Box::new(move |memory: &SimMemory| {
                 match &crew {
-                    None => kernel.run(&Simulated::plain(memory)),
+                    None => kernel.run(&AnyMemory::simulated(memory)),
                     Some(crew) => crew.run(memory, |memory| kernel.run(memory)),
                 }
                 ended.set(memory.now().max(ended.get()));
@@ -81,7 +81,8 @@ impl KernelVisitor for Run<'_> {
         let host = cpu_time();
         let outcome = self.0.simulation(pm, dram).run(programs)?;
         let host = cpu_time().saturating_sub(host);
-        let result = kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes));
+        let image = Image::from_pm(outcome.pm, layout.dram_bytes);
+        let result = kernel.check(&AnyMemory::image(&image));
         let broken =
             |damage| Broken { cycle: outcome.cycles, what: format!("at the end: {damage}") };
         Ok(Cell {

@@ -7,11 +7,11 @@
 use rand::RngExt;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_any::{AnyMemory, AnyWorkload};
 use seawall_memory::Image;
 use seawall_sim::{Crash, Cycle, Observer};
-use seawall_workloads::{Contents, Explainer, Flaw, History, Layout, Workload};
+use seawall_workloads::{Contents, Explainer, Flaw, History, Layout};
 use std::collections::BTreeSet;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A crash comes up to this many cycles after the output that it is attached to: longer than a
@@ -31,6 +31,7 @@ pub struct Broken {
 
 /// What a check needs to know about a run.
 pub(crate) struct Checked {
+    pub(crate) workload: &'static dyn AnyWorkload,
     pub(crate) layout: Layout,
     pub(crate) before: Contents,
     pub(crate) history: Arc<History>,
@@ -38,24 +39,25 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    fn recover<W: Workload>(&self, image: &Image) -> Result<Contents, String> {
-        let workload = W::open_flawed(image, self.layout, self.flaw)
-            .map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
-        workload.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
+    fn recover(&self, image: &Image) -> Result<Contents, String> {
+        let image = &AnyMemory::image(image);
+        let opened = self.workload.open(image, self.layout, self.flaw);
+        let opened = opened.map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
+        opened.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
     }
 
     /// Whether the first `completed[t]` operations of each thread t, and any others that `index`
     /// holds, explain `pm`.
-    pub(crate) fn check<W: Workload>(
+    pub(crate) fn check(
         &self,
         index: &Explainer,
         pm: Vec<u8>,
         completed: &[u64],
     ) -> Result<(), String> {
         let image = Image::from_pm(pm, self.layout.dram_bytes);
-        let after = self.recover::<W>(&image)?;
+        let after = self.recover(&image)?;
         let image = Image::from_pm(image.into_pm(), self.layout.dram_bytes);
-        if self.recover::<W>(&image)? != after {
+        if self.recover(&image)? != after {
             return Err("a second recovery changes what the first one gave".into());
         }
         index
@@ -66,7 +68,7 @@ impl Checked {
 }
 
 /// Watches a run: notes when outputs happen, asks for crashes, checks what they leave.
-pub(crate) struct Watcher<W> {
+pub(crate) struct Watcher {
     pub(crate) run: Checked,
     pub(crate) index: Explainer,
     /// Outputs of each thread so far.
@@ -82,7 +84,6 @@ pub(crate) struct Watcher<W> {
     seen: u64,
     /// Crash points to come, the next one last: after how many outputs, and how much later.
     points: Vec<(u64, Cycle)>,
-    workload: PhantomData<W>,
 }
 
 /// How often to crash, and what a crash may lose.
@@ -110,8 +111,8 @@ impl CrashPlan {
     }
 }
 
-impl<W> Watcher<W> {
-    pub(crate) fn new(run: Checked, plan: &CrashPlan) -> Watcher<W> {
+impl Watcher {
+    pub(crate) fn new(run: Checked, plan: &CrashPlan) -> Watcher {
         Watcher {
             run,
             index: Explainer::new(),
@@ -124,23 +125,20 @@ impl<W> Watcher<W> {
             durable: plan.durable,
             seen: 0,
             points: plan.points(),
-            workload: PhantomData,
         }
     }
-}
 
-impl<W: Workload> Watcher<W> {
     /// Checks the image in which the run ended, with every operation in it.
     pub(crate) fn check_end(&mut self, cycle: Cycle, pm: Vec<u8>) {
         self.index.extend(&self.run.history);
-        if let Err(what) = self.run.check::<W>(&self.index, pm, &self.outputs) {
+        if let Err(what) = self.run.check(&self.index, pm, &self.outputs) {
             let what = format!("after the run, without any crash: {what}");
             self.broken.push(Broken { cycle, what });
         }
     }
 }
 
-impl<W: Workload> Observer for Watcher<W> {
+impl Observer for Watcher {
     fn output(&mut self, core: usize, number: u64, now: Cycle) -> Option<Cycle> {
         self.outputs[core] = number;
         self.last[core] = now;
@@ -157,7 +155,7 @@ impl<W: Workload> Observer for Watcher<W> {
         self.index.extend(&self.run.history);
         let none = vec![0; self.outputs.len()];
         let completed = if self.durable { &self.outputs } else { &none };
-        if let Err(what) = self.run.check::<W>(&self.index, crash.pm, completed) {
+        if let Err(what) = self.run.check(&self.index, crash.pm, completed) {
             self.broken.push(Broken { cycle: now, what });
         }
     }
@@ -167,7 +165,7 @@ impl<W: Workload> Observer for Watcher<W> {
 mod tests {
     use super::*;
     use seawall_memory::{Addr, Memory, MemoryExt};
-    use seawall_workloads::{Damage, Hash, Setup, Worker};
+    use seawall_workloads::{Damage, Hash, Setup, Worker, Workload};
 
     fn plan(crashes: u64, operations: u64) -> CrashPlan {
         CrashPlan { threads: 2, warmup: 0, operations, crashes, durable: true, seed: 1 }
@@ -191,7 +189,7 @@ mod tests {
     }
 
     /// A watcher of `W` after some operations of one thread, with the images before and after.
-    fn watched<W: Workload>(durable: bool) -> (Watcher<W>, Vec<u8>, Vec<u8>) {
+    fn watched<W: Workload>(durable: bool) -> (Watcher, Vec<u8>, Vec<u8>) {
         let setup = Setup { entries: 16, search_percent: 0, ..Setup::of::<W>(1) };
         let layout = W::layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
@@ -199,7 +197,8 @@ mod tests {
         let before_pm = image.clone().into_pm();
         let before = workload.contents(&image).unwrap();
         let history = Arc::new(History::new());
-        let run = Checked { layout, before, history: history.clone(), flaw: setup.flaw };
+        let (workload_of, flaw) = (seawall_any::of::<W>(), setup.flaw);
+        let run = Checked { workload: workload_of, layout, before, history: history.clone(), flaw };
         let plan =
             CrashPlan { threads: 1, warmup: 4, operations: 12, crashes: 12, durable, seed: 1 };
         let mut watcher = Watcher::new(run, &plan);

@@ -6,10 +6,10 @@
 
 use super::{BYTES_MAX, Point};
 use crate::LabError;
-use crate::cell::handle::{Handle, Simulated};
 use crate::engine::options::named;
 use clap::Args;
 use clap::builder::TypedValueParser;
+use seawall_any::AnyMemory;
 use seawall_memory::{Addr, Memory};
 use seawall_ribbon::{EarlyStores, Mode, Ribbon, RibbonCounts, RibbonOptions};
 use seawall_runtime::Arena;
@@ -158,8 +158,8 @@ impl Crew {
     }
 
     /// Runs `work` with the handle of a thread in the Ribbon.
-    pub(super) fn run(&self, memory: &SimMemory<'_>, work: impl FnOnce(&Simulated<'_, '_>)) {
-        let joined = Handle::ribbon(self.ribbon.join(memory));
+    pub(super) fn run(&self, memory: &SimMemory<'_>, work: impl FnOnce(&AnyMemory<'_, '_>)) {
+        let joined = AnyMemory::simulated_ribbon(self.ribbon.join(memory));
         work(&joined);
         drop(joined);
         if memory.fetch_add(self.left, 1) + 1 == self.threads {

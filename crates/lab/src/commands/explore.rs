@@ -9,6 +9,7 @@ use clap::Args;
 use parts::Share;
 use report::ModelReport;
 use resume::Resume;
+use seawall_any::workload;
 use seawall_corpus::FastFair;
 use seawall_explore::{
     CrashPath, FailedRun, Finding, Model, Onlooker, ReplayError, Schedule, Scope, Search,
@@ -16,7 +17,7 @@ use seawall_explore::{
 };
 use seawall_report::{Experiment, Files, Form, Progress};
 use seawall_runtime::defrag::DefragOptions;
-use seawall_workloads::{Collect, Flaw, RequestMix, Visitor, Workload, with_workload};
+use seawall_workloads::{Collect, Flaw, RequestMix};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -268,7 +269,7 @@ fn explore_share(
             Err(ExploreError::OwnThreads { program, threads })
         }
         Some(target) => explore.target(&target, replay),
-        None => with_workload(name, OfWorkload { explore, replay })?,
+        None => explore.workload(name, replay),
     }
 }
 
@@ -290,29 +291,27 @@ impl Replay<'_> {
     }
 }
 
-struct OfWorkload<'a> {
-    explore: Explore<'a>,
-    replay: Option<Replay<'a>>,
-}
-
-impl Visitor for OfWorkload<'_> {
-    type Output = Result<ExploreReport, ExploreError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
-        if self.explore.options.fixed {
-            return Err(ExploreError::NoTwin(W::NAME));
+impl Explore<'_> {
+    fn workload(
+        &self,
+        name: &str,
+        replay: Option<Replay<'_>>,
+    ) -> Result<ExploreReport, ExploreError> {
+        let workload = workload(name)?;
+        if self.options.fixed {
+            return Err(ExploreError::NoTwin(workload.name()));
         }
-        let key = match &self.replay {
+        let key = match &replay {
             Some(Replay { text, key, .. }) => {
                 key.parse().map_err(|()| ReplayError::Malformed((*text).into()))?
             }
-            None => self.explore.options.key(),
+            None => self.options.key(),
         };
         key.check()?;
-        key.flaw.check_for::<W>()?;
-        key.mix.map_or(Ok(()), |mix| mix.check_for::<W>())?;
-        Collect::by_steps(key.defragment).check_for::<W>()?;
-        self.explore.target(&WorkloadTarget::<W>::new(key), self.replay)
+        workload.check_flaw(key.flaw)?;
+        workload.check_mix(key.mix)?;
+        workload.check_collect(Collect::by_steps(key.defragment))?;
+        self.target(&WorkloadTarget::new(workload, key), replay)
     }
 }
 

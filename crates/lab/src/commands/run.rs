@@ -18,6 +18,7 @@ use crate::cell::mode_parser;
 use crate::engine::options::{RequestOptions, default_options, named};
 use clap::Args;
 use clap::builder::TypedValueParser;
+use seawall_any::{AnyMemory, AnyWorkload, workload as any_workload};
 use seawall_memory::{Image, MemoryExt};
 use seawall_native::{Counters, Domain, DomainError, Needs, Pool, PoolError, PoolOptions, Witness};
 use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines};
@@ -27,7 +28,6 @@ use seawall_runtime::Heap;
 use seawall_runtime::defrag::{self, DefragError, DefragOptions, Protocol};
 use seawall_workloads::{
     BadSetup, Collect, Cost, Damage, Flaw, Immobile, Layout, Setup, UnfitMix, UnknownWorkload,
-    Visitor, Workload, with_workload,
 };
 use std::io;
 use std::path::PathBuf;
@@ -259,8 +259,8 @@ pub fn watch_native(
 ) -> Result<NativeReport, NativeError> {
     check_options(options)?;
     match &options.recover {
-        Some(path) => with_workload(workload, Recover { path, domain: options.domain })?,
-        None => with_workload(workload, Run { options, progress })?,
+        Some(path) => recover(any_workload(workload)?, path, options.domain),
+        None => run(any_workload(workload)?, options, progress),
     }
 }
 
@@ -270,25 +270,13 @@ pub fn watch_native(
 /// As [`run_native`], before anything is made.
 pub(crate) fn check_native(workload: &str, options: &NativeOptions) -> Result<(), NativeError> {
     check_options(options)?;
-    with_workload(workload, Fit { options })?
-}
-
-struct Fit<'a> {
-    options: &'a NativeOptions,
-}
-
-impl Visitor for Fit<'_> {
-    type Output = Result<(), NativeError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
-        check_for::<W>(self.options)
-    }
+    check_for(any_workload(workload)?, options)
 }
 
 /// Refuses what the workload cannot do.
-fn check_for<W: Workload>(options: &NativeOptions) -> Result<(), NativeError> {
-    Collect::by_thread(options.defragment).check_for::<W>()?;
-    options.requests.mix.map_or(Ok(()), |mix| Ok(mix.check_for::<W>()?))
+fn check_for(workload: &dyn AnyWorkload, options: &NativeOptions) -> Result<(), NativeError> {
+    workload.check_collect(Collect::by_thread(options.defragment))?;
+    Ok(workload.check_mix(options.requests.mix)?)
 }
 
 fn check_options(options: &NativeOptions) -> Result<(), NativeError> {
@@ -368,90 +356,85 @@ fn check_collector(options: &NativeOptions) -> Result<(), NativeError> {
     Ok(())
 }
 
-struct Run<'a> {
-    options: &'a NativeOptions,
-    progress: &'a Progress,
+/// Creates a pool, and runs the workload in it.
+fn run(
+    kind: &dyn AnyWorkload,
+    options: &NativeOptions,
+    progress: &Progress,
+) -> Result<NativeReport, NativeError> {
+    check_for(kind, options)?;
+    let setup = setup_of(kind, options);
+    kind.check_setup(&setup)?;
+    let layout = kind.layout(&setup);
+    let pool_options = PoolOptions {
+        domain: options.domain,
+        dram_bytes: layout.dram_bytes,
+        ..PoolOptions::default()
+    };
+    Host::check(&pool_options, options)?;
+    let pool = match &options.file {
+        Some(path) => Pool::create(path, layout.pm_bytes, &pool_options)?,
+        None => Pool::temporary(layout.pm_bytes, &pool_options)?,
+    };
+    let workload = kind.create(&AnyMemory::native(&pool.memory(0)), &setup);
+    let host = Host::new(pool, options)?;
+    let contents = |when| {
+        let found = workload.contents(&AnyMemory::native(&host.pool().memory(0)));
+        found.map_err(|damage| NativeError::Broken { workload: kind.name(), when, damage })
+    };
+    let entries_before = contents("after population")?.len() as u64;
+    let witness = options.witness.as_ref().map(|path| {
+        let error = |source| NativeError::Witness { path: path.display().to_string(), source };
+        Witness::create(path, options.threads).map_err(error)
+    });
+    let witness = witness.transpose()?;
+    let limit = options.limit();
+    let dirtiness = options.dirtiness.then(|| Dirtiness::new(layout.pm_bytes));
+    let counted = (kind.name(), &*workload, dirtiness.as_ref());
+    let run = || {
+        let (witness, measures) = (witness.as_ref(), options.latency);
+        run_threads(&host, counted, &setup, (witness, measures), limit, progress)
+    };
+    let (done, collected) = run_beside(&host, &*workload, &setup, run);
+    let (done, collected): (Vec<Done>, _) = (done?, collected?);
+    let collector = options.defragment.map(|way| CollectorReport::of(way, &collected));
+    let seconds = seconds_of(&done);
+    let ribbon = host.ribbon().map(|pool| RibbonReport::of(pool, seconds));
+    let by_flushers = ribbon.as_ref().map_or([0, 0], |ribbon| ribbon.flushed_for_threads());
+    let sum =
+        |count: fn(&Counters) -> u64| done.iter().map(|done| count(&done.counters)).sum::<u64>();
+    let entries_after = contents("after the run")?.len() as u64;
+    let stats = workload.heap().map(|heap| heap.stats(&host.pool().memory(0))).transpose();
+    let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
+    let report = RunReport {
+        workload: kind.name(),
+        mix: options.requests.mix.map(|mix| mix.to_string()),
+        threads: options.threads,
+        seed: options.seed,
+        entries_before,
+        entries_after,
+        operations_per_second: operations.iter().sum::<u64>() as f64 / seconds,
+        operations,
+        seconds,
+        flushed_lines: sum(|counters| counters.flushed_lines) + by_flushers[0],
+        fences: sum(|counters| counters.fences) + by_flushers[1],
+        ribbon,
+        collector,
+        pages_a_byte: stats.map_err(DefragError::from)?.map(|stats| stats.fragmentation()),
+        latency: LatencyReport::of(done.iter().map(|done| &done.times)),
+        dirtiness: dirtiness.map(|dirtiness| DirtinessReport::of(&dirtiness.counts())),
+        place: Place::of(host.pool(), options.file.as_ref()),
+    };
+    Ok(NativeReport::Run(Box::new(report)))
 }
 
-impl Visitor for Run<'_> {
-    type Output = Result<NativeReport, NativeError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
-        let options = self.options;
-        check_for::<W>(options)?;
-        let setup = setup_of::<W>(options);
-        setup.check_for::<W>()?;
-        let layout = W::layout(&setup);
-        let pool_options = PoolOptions {
-            domain: options.domain,
-            dram_bytes: layout.dram_bytes,
-            ..PoolOptions::default()
-        };
-        Host::check(&pool_options, options)?;
-        let pool = match &options.file {
-            Some(path) => Pool::create(path, layout.pm_bytes, &pool_options)?,
-            None => Pool::temporary(layout.pm_bytes, &pool_options)?,
-        };
-        let workload = W::create(&pool.memory(0), &setup);
-        let host = Host::new(pool, options)?;
-        let contents = |when| {
-            let found = workload.contents(&host.pool().memory(0));
-            found.map_err(|damage| NativeError::Broken { workload: W::NAME, when, damage })
-        };
-        let entries_before = contents("after population")?.len() as u64;
-        let witness = options.witness.as_ref().map(|path| {
-            let error = |source| NativeError::Witness { path: path.display().to_string(), source };
-            Witness::create(path, options.threads).map_err(error)
-        });
-        let witness = witness.transpose()?;
-        let (limit, progress) = (options.limit(), self.progress);
-        let dirtiness = options.dirtiness.then(|| Dirtiness::new(layout.pm_bytes));
-        let counted = (&workload, dirtiness.as_ref());
-        let run = || {
-            let (witness, measures) = (witness.as_ref(), options.latency);
-            run_threads(&host, counted, &setup, (witness, measures), limit, progress)
-        };
-        let (done, collected) = run_beside(&host, &workload, &setup, run);
-        let (done, collected): (Vec<Done>, _) = (done?, collected?);
-        let collector = options.defragment.map(|way| CollectorReport::of(way, &collected));
-        let seconds = seconds_of(&done);
-        let ribbon = host.ribbon().map(|pool| RibbonReport::of(pool, seconds));
-        let by_flushers = ribbon.as_ref().map_or([0, 0], |ribbon| ribbon.flushed_for_threads());
-        let sum = |count: fn(&Counters) -> u64| {
-            done.iter().map(|done| count(&done.counters)).sum::<u64>()
-        };
-        let entries_after = contents("after the run")?.len() as u64;
-        let stats = workload.heap().map(|heap| heap.stats(&host.pool().memory(0))).transpose();
-        let operations: Vec<u64> = done.iter().map(|thread| thread.operations).collect();
-        let report = RunReport {
-            workload: W::NAME,
-            mix: options.requests.mix.map(|mix| mix.to_string()),
-            threads: options.threads,
-            seed: options.seed,
-            entries_before,
-            entries_after,
-            operations_per_second: operations.iter().sum::<u64>() as f64 / seconds,
-            operations,
-            seconds,
-            flushed_lines: sum(|counters| counters.flushed_lines) + by_flushers[0],
-            fences: sum(|counters| counters.fences) + by_flushers[1],
-            ribbon,
-            collector,
-            pages_a_byte: stats.map_err(DefragError::from)?.map(|stats| stats.fragmentation()),
-            latency: LatencyReport::of(done.iter().map(|done| &done.times)),
-            dirtiness: dirtiness.map(|dirtiness| DirtinessReport::of(&dirtiness.counts())),
-            place: Place::of(host.pool(), options.file.as_ref()),
-        };
-        Ok(NativeReport::Run(Box::new(report)))
-    }
-}
-
-fn setup_of<W: Workload>(options: &NativeOptions) -> Setup {
+fn setup_of(workload: &dyn AnyWorkload, options: &NativeOptions) -> Setup {
+    let usual = workload.setup(options.threads);
     Setup {
         threads: options.threads,
         seed: options.seed,
-        entries: options.requests.entries.unwrap_or(W::ENTRIES),
-        search_percent: options.requests.search_percent.unwrap_or(W::SEARCH_PERCENT),
+        entries: options.requests.entries.unwrap_or(usual.entries),
+        search_percent: options.requests.search_percent.unwrap_or(usual.search_percent),
         mix: options.requests.mix,
         collect: Collect::by_thread(options.defragment),
         cost: Cost::Lean,
@@ -459,49 +442,47 @@ fn setup_of<W: Workload>(options: &NativeOptions) -> Setup {
     }
 }
 
-struct Recover<'a> {
-    path: &'a PathBuf,
+/// Opens the pool that a run has left.
+fn recover(
+    kind: &dyn AnyWorkload,
+    path: &PathBuf,
     domain: Option<Domain>,
-}
-
-impl Visitor for Recover<'_> {
-    type Output = Result<NativeReport, NativeError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
-        // How much DRAM the structure wants is known only once it is open; pages that nobody
-        // touches cost nothing.
-        let mut dram_bytes = DRAM_BYTES_MORE;
-        let pool = Pool::open_as(self.path, self.domain, |head, bytes| {
-            let head = Image::from_pm(head.to_vec(), 0);
-            seawall_runtime::pool::open(&head, W::NAME, bytes)
-                .map_err(|error| error.to_string())?;
-            let used = Heap::bytes_used(&head, bytes).map_err(|error| error.to_string())?;
-            dram_bytes = used.saturating_add(DRAM_BYTES_MORE);
-            Ok(Needs { used, dram_bytes, bytes_max: 0 })
-        })?;
-        let memory = pool.memory(0);
-        let layout = Layout { pm_bytes: pool.bytes(), dram_bytes };
-        let started = Instant::now();
-        let workload = W::open(&memory, layout).map_err(|damage| NativeError::NotRecovered {
-            path: self.path.display().to_string(),
-            workload: W::NAME,
-            damage,
-        })?;
-        memory.drain();
-        let seconds = started.elapsed().as_secs_f64();
-        let contents = workload.contents(&memory).map_err(|damage| NativeError::Broken {
-            workload: W::NAME,
-            when: "after recovery",
-            damage,
-        })?;
-        Ok(NativeReport::Recovery(RecoveryReport {
-            workload: W::NAME,
-            entries: contents.len() as u64,
-            seconds,
-            place: Place::of(&pool, Some(self.path)),
-            contents,
-        }))
-    }
+) -> Result<NativeReport, NativeError> {
+    let name = kind.name();
+    // How much DRAM the structure wants is known only once it is open; pages that nobody
+    // touches cost nothing.
+    let mut dram_bytes = DRAM_BYTES_MORE;
+    let pool = Pool::open_as(path, domain, |head, bytes| {
+        let head = Image::from_pm(head.to_vec(), 0);
+        seawall_runtime::pool::open(&head, name, bytes).map_err(|error| error.to_string())?;
+        let used = Heap::bytes_used(&head, bytes).map_err(|error| error.to_string())?;
+        dram_bytes = used.saturating_add(DRAM_BYTES_MORE);
+        Ok(Needs { used, dram_bytes, bytes_max: 0 })
+    })?;
+    let memory = pool.memory(0);
+    let memory = AnyMemory::native(&memory);
+    let layout = Layout { pm_bytes: pool.bytes(), dram_bytes };
+    let started = Instant::now();
+    let opened = kind.open(&memory, layout, Flaw::None);
+    let workload = opened.map_err(|damage| NativeError::NotRecovered {
+        path: path.display().to_string(),
+        workload: name,
+        damage,
+    })?;
+    memory.drain();
+    let seconds = started.elapsed().as_secs_f64();
+    let contents = workload.contents(&memory).map_err(|damage| NativeError::Broken {
+        workload: name,
+        when: "after recovery",
+        damage,
+    })?;
+    Ok(NativeReport::Recovery(RecoveryReport {
+        workload: name,
+        entries: contents.len() as u64,
+        seconds,
+        place: Place::of(&pool, Some(path)),
+        contents,
+    }))
 }
 
 /// A workload, and how to run it.

@@ -2,22 +2,19 @@
 //! programs that they stand for.
 //!
 //! Each runs once, on the machine and under the design of `experiments/whisper.toml`; its epochs
-//! are counted after a warm-up ([`mod@crate::cell::characterise`]), and every quantity is held to a
+//! are counted after a warm-up ([``Watched``]), and every quantity is held to a
 //! factor of the published one.
 
 use crate::LabError;
-use crate::cell::characterise::{Watch, Watched};
-use crate::cell::handle::Simulated;
 use crate::cell::{Point, fit};
 use crate::engine::jobs::Runner;
 use crate::engine::options::{check_jobs, default_options, in_range, once};
 use clap::Args;
+use seawall_any::{AnyMemory, AnyStructure, Watch, Watched, workload};
 use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_report::{Experiment, Files, Finished, Form, Progress, Report, json_lines};
 use seawall_sim::{Choice, Machine, Program, Simulation};
-use seawall_workloads::{
-    Cost, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
-};
+use seawall_workloads::{Cost, Flaw, History, Setup, WORKLOADS, Worker};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -277,8 +274,8 @@ struct Count<'a> {
 }
 
 /// The program of a thread, which notes in `span` from when to when it was counted.
-fn program<W: Workload>(
-    (workload, setup, point): (&W, &Setup, &Point),
+fn program(
+    (workload, setup, point): (&Arc<dyn AnyStructure>, &Setup, &Point),
     thread: usize,
     watch: &Rc<RefCell<Watch>>,
     cycles: &Arc<AtomicU64>,
@@ -288,15 +285,15 @@ fn program<W: Workload>(
     let Point { warmup, operations, .. } = *point;
     Box::new(move |memory| {
         let watched = Watched::new(memory, watch.clone());
-        let memory = Simulated::watched(Watched::new(memory, watch));
-        let mut local = workload.join(&memory);
+        let memory = AnyMemory::watched(Watched::new(memory, watch));
+        let mut joined = workload.join(&memory);
         let mut start = memory.now();
         while worker.number < warmup + operations {
             if worker.number == warmup {
                 watched.begin();
                 start = memory.now();
             }
-            workload.step(&memory, &mut local, &mut worker);
+            joined.step(&mut worker);
             worker.number += 1;
             memory.output(worker.number);
             watched.done();
@@ -305,14 +302,13 @@ fn program<W: Workload>(
     })
 }
 
-impl Visitor for Count<'_> {
-    type Output = Result<Counted, LabError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
+impl Count<'_> {
+    fn run(self) -> Result<Counted, LabError> {
         let Count { machine, point, window, stop } = self;
-        let (setup, layout) = fit::<W>(point)?;
+        let kind = workload(&point.workload)?;
+        let (setup, layout) = fit(kind, point)?;
         let start = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let workload = W::create(&start, &setup);
+        let workload = kind.create(&AnyMemory::image(&start), &setup);
         let (pm, dram) = start.into_parts();
         let watch = Watch::new(layout.pm_bytes, point.threads, window);
         let watch = Rc::new(RefCell::new(watch));
@@ -397,7 +393,7 @@ impl Experiment for WhisperOptions {
         let window = plan.published.window_us * plan.machine.ghz * 1000.0;
         let run = |point: &Point| {
             let count = Count { machine: &plan.machine, point, window: window as u64, stop };
-            let counted = with_workload(&point.workload, count)??;
+            let counted = count.run()?;
             Ok(plan.record(point, &counted))
         };
         let records = Runner::new(plan.jobs, progress, stop).all(&plan.points, run)?;

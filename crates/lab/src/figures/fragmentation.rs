@@ -10,13 +10,12 @@ use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue, checked_each
 use crate::LabError;
 use crate::engine::jobs::{Piece, Runner};
 use crate::engine::kept::kept_as_written;
-use seawall_memory::{Image, layer};
+use seawall_any::{AnyMemory, workload};
+use seawall_memory::Image;
 use seawall_report::{ReportError, ResultFile, plain_table, text_of};
 use seawall_runtime::HeapStats;
 use seawall_runtime::defrag::DefragOptions;
-use seawall_workloads::{
-    Collect, History, Setup, Visitor, WORKLOADS, Worker, Workload, with_workload,
-};
+use seawall_workloads::{Collect, History, Setup, WORKLOADS, Worker};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -184,7 +183,7 @@ impl Kind for FragmentationFigure {
                     page: figure.pages(options) << 10,
                     stop: runner.stop,
                 };
-                with_workload(workload, footprint)?
+                footprint.measure(workload)
             };
             let (live, plain) = run(None)?;
             let footprints: Result<Vec<f64>, LabError> = figure
@@ -352,24 +351,6 @@ impl FragmentationFigure {
     }
 }
 
-/// A thread of the simplest machine.
-struct Numbered<'m> {
-    image: &'m Image,
-    thread: usize,
-}
-
-impl layer::Layer for Numbered<'_> {
-    type Below = Image;
-
-    fn below(&self) -> &Image {
-        self.image
-    }
-
-    fn thread(&self) -> usize {
-        self.thread
-    }
-}
-
 /// Runs a program; returns the means of its live bytes and of the bytes of its pages.
 struct Footprint<'a> {
     threads: usize,
@@ -381,40 +362,39 @@ struct Footprint<'a> {
     stop: &'a AtomicBool,
 }
 
-impl Visitor for Footprint<'_> {
-    type Output = Result<(f64, f64), LabError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
+impl Footprint<'_> {
+    fn measure(self, name: &str) -> Result<(f64, f64), LabError> {
+        let kind = workload(name)?;
         let Footprint { threads, entries, seed, defragment, page, stop } = self;
         let collect = Collect::by_steps(defragment);
-        let setup = Setup { entries, seed, collect, ..Setup::of::<W>(threads) };
+        let setup = Setup { entries, seed, collect, ..kind.setup(threads) };
         setup.check()?;
-        let layout = W::layout(&setup);
+        let layout = kind.layout(&setup);
         let image = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let workload = W::create(&image, &setup);
+        let workload = kind.create(&AnyMemory::image(&image), &setup);
         let heap = workload.heap().expect("objects that move live in a heap");
-        let memories: Vec<Numbered<'_>> =
-            (0..threads).map(|thread| Numbered { image: &image, thread }).collect();
-        let mut locals: Vec<_> = memories.iter().map(|memory| workload.join(memory)).collect();
+        let memories: Vec<AnyMemory<'_, '_>> =
+            (0..threads).map(|thread| AnyMemory::image_in_turns(&image, thread)).collect();
+        let mut joined: Vec<_> = memories.iter().map(|memory| workload.join(memory)).collect();
         let history = Arc::new(History::off());
         let worker = |thread| Worker::new(&setup, thread, history.clone());
         let mut workers: Vec<Worker> = (0..threads).map(worker).collect();
-        let steps = W::steps(&setup, 0, PHASES).expect("it has phases");
+        let steps = kind.steps(&setup, 0, PHASES).expect("it has phases");
         let (mut live, mut pages, mut looks) = (0.0, 0.0, 0.0);
         for number in 0..steps {
             for thread in 0..threads {
-                if number < W::steps(&setup, thread, PHASES).unwrap_or(0) {
-                    workload.step(&memories[thread], &mut locals[thread], &mut workers[thread]);
+                if number < kind.steps(&setup, thread, PHASES).unwrap_or(0) {
+                    joined[thread].step(&mut workers[thread]);
                     workers[thread].number += 1;
                 }
             }
             if (number + 1) * PHASES * LOOKS / steps != number * PHASES * LOOKS / steps {
                 let damaged = |error: seawall_runtime::AccessError| LabError::Damage {
-                    workload: W::NAME,
+                    workload: kind.name(),
                     damage: error.into(),
                 };
                 let HeapStats { live: now, pages: used, .. } =
-                    heap.stats_on_pages(&image, page).map_err(damaged)?;
+                    heap.stats_on_pages(&memories[0], page).map_err(damaged)?;
                 (live, pages, looks) = (live + now as f64, pages + used as f64, looks + 1.0);
                 if stop.load(Ordering::Relaxed) {
                     break;

@@ -10,10 +10,11 @@ use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue, checked_each
 use crate::LabError;
 use crate::cell::{Cell, Moving, Point, run_cell};
 use crate::engine::jobs::Runner;
+use seawall_any::workload as any_workload;
 use seawall_report::{ReportError, ResultFile, plain_table, text_of};
 use seawall_runtime::defrag::DefragOptions;
 use seawall_sim::{Choice, Machine};
-use seawall_workloads::{Cost, Flaw, Setup, Visitor, WORKLOADS, Workload, with_workload};
+use seawall_workloads::{Cost, Flaw, Setup, WORKLOADS};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
 
@@ -278,13 +279,15 @@ impl MovingFigure {
         };
         let mut points = Vec::new();
         for MovingProgram { workload, threads, .. } in &self.programs {
-            let steps = Steps { threads: *threads, entries };
+            let kind = any_workload(workload)?;
+            let setup = Setup { entries, ..kind.setup(*threads) };
+            let operations = kind.steps(&setup, threads - 1, PHASES).unwrap_or(0);
             let point = Point {
                 workload: workload.clone(),
                 design: Choice::parse(&self.baseline)?,
                 threads: *threads,
                 seed: options.seed,
-                operations: with_workload(workload, steps)?,
+                operations,
                 warmup: 0,
                 entries: Some(entries),
                 search_percent: None,
@@ -507,20 +510,5 @@ impl MovingFigure {
             ]);
         }
         text_of(&table)
-    }
-}
-
-/// How many steps a thread takes.
-struct Steps {
-    threads: usize,
-    entries: u64,
-}
-
-impl Visitor for Steps {
-    type Output = u64;
-
-    fn visit<W: Workload>(self) -> u64 {
-        let setup = Setup { entries: self.entries, ..Setup::of::<W>(self.threads) };
-        W::steps(&setup, self.threads - 1, PHASES).unwrap_or(0)
     }
 }

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("clib", &[]),
     ("libpmem", &["memory", "native", "ribbon"]),
     ("program", &["cc", "memory", "fiber", "sim", "explore"]),
+    ("any", &["memory", "native", "runtime", "ribbon", "sim", "explore", "workloads"]),
     (
         "lab",
         &[
@@ -36,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "workloads",
             "sim",
             "explore",
+            "any",
             "corpus",
             "report",
             "cc",

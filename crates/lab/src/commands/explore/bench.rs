@@ -11,11 +11,11 @@ use super::{ExploreError, ExploreOptions};
 use crate::cell::cpu_time;
 use crate::engine::options::default_options;
 use clap::Args;
+use seawall_any::workload;
 use seawall_explore::{Model, Reached, Schedule, Search, SearchOutcome, search_watched};
 use seawall_report::{
     Experiment, Files, Finished, Form, Progress, Report, json_lines, plain_table, text_of,
 };
-use seawall_workloads::{Visitor, Workload, with_workload};
 use serde::Serialize;
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -169,20 +169,6 @@ fn measured(
     time(&target, ops, model, stop)
 }
 
-struct Timed<'a> {
-    model: Model,
-    stop: &'a AtomicBool,
-}
-
-impl Visitor for Timed<'_> {
-    type Output = Result<ExploreSpeed, ExploreError>;
-
-    fn visit<W: Workload>(self) -> Self::Output {
-        let key = ExploreOptions::default().key();
-        time(&WorkloadTarget::<W>::new(key), key.ops, self.model, self.stop)
-    }
-}
-
 /// Explores the program a few times on this thread.
 fn time(
     target: &dyn Target,
@@ -254,7 +240,9 @@ impl Experiment for ExploreBenchOptions {
         }
         for name in ["queue", "hash"] {
             for model in [Model::Px86, Model::Bep] {
-                bench.rows.push(with_workload(name, Timed { model, stop })??);
+                let key = ExploreOptions::default().key();
+                let target = WorkloadTarget::new(workload(name)?, key);
+                bench.rows.push(time(&target, key.ops, model, stop)?);
             }
         }
         let mut ops = 64;

@@ -2,16 +2,15 @@
 
 use super::ExploreError;
 use crate::commands::run::CollectorReport;
+use seawall_any::{AnyMemory, AnyStructure, AnyWorkload};
 use seawall_explore::{Check, CrashImage, CrashPoint, Recorder, Schedule, Trace, Turns};
 use seawall_memory::{Image, Memory};
 use seawall_runtime::defrag::{DefragCounts, DefragOptions};
 use seawall_workloads::history::Effect;
 use seawall_workloads::{
     Collect, Contents, Cost, Damage, Explainer, Flaw, History, Layout, RequestMix, Setup, Worker,
-    Workload,
 };
 use std::fmt;
-use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -128,28 +127,29 @@ impl FromStr for RunKey {
 }
 
 /// A workload with its numbers.
-pub(super) struct WorkloadTarget<W> {
+pub(super) struct WorkloadTarget {
+    workload: &'static dyn AnyWorkload,
     key: RunKey,
     /// What all runs have in common, once it is there.
-    ready: OnceLock<Result<Ready<W>, Damage>>,
+    ready: OnceLock<Result<Ready, Damage>>,
 }
 
 /// A workload in its first state.
-struct Ready<W> {
+struct Ready {
     recorder: Recorder,
-    workload: W,
+    workload: Arc<dyn AnyStructure>,
     before: Contents,
 }
 
-impl<W> WorkloadTarget<W> {
-    pub(super) fn new(key: RunKey) -> WorkloadTarget<W> {
-        WorkloadTarget { key, ready: OnceLock::new() }
+impl WorkloadTarget {
+    pub(super) fn new(workload: &'static dyn AnyWorkload, key: RunKey) -> WorkloadTarget {
+        WorkloadTarget { workload, key, ready: OnceLock::new() }
     }
 }
 
-impl<W: Workload> Target for WorkloadTarget<W> {
+impl Target for WorkloadTarget {
     fn name(&self) -> String {
-        W::NAME.into()
+        self.workload.name().into()
     }
 
     fn in_words(&self) -> String {
@@ -163,7 +163,7 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         format!(
             "{}: {threads} thread{plural} x {ops} operations{mix} on {entries} entries{way}, seed \
              {seed}{broken}",
-            W::NAME
+            self.workload.name()
         )
     }
 
@@ -178,15 +178,16 @@ impl<W: Workload> Target for WorkloadTarget<W> {
     fn record(&self, schedule: &Schedule) -> Result<Recorded, ExploreError> {
         let RunKey { seed, threads, ops, entries, search_percent, mix, flaw, defragment } =
             self.key;
-        let damaged = |damage| ExploreError::Damage { workload: W::NAME, damage };
+        let (kind, name) = (self.workload, self.workload.name());
+        let damaged = |damage| ExploreError::Damage { workload: name, damage };
         let collect = Collect::by_steps(defragment);
         let setup =
             Setup { threads, seed, entries, search_percent, mix, collect, cost: Cost::Lean, flaw };
-        let layout = W::layout(&setup);
+        let layout = kind.layout(&setup);
         let ready = self.ready.get_or_init(|| {
             let start = Image::new(layout.pm_bytes, layout.dram_bytes);
-            let workload = W::create(&start, &setup);
-            let before = workload.contents(&start)?;
+            let workload = kind.create(&AnyMemory::image(&start), &setup);
+            let before = workload.contents(&AnyMemory::image(&start))?;
             Ok(Ready { recorder: Recorder::new(start), workload, before })
         });
         let ready = ready.as_ref().map_err(|damage| damaged(damage.clone()))?;
@@ -201,22 +202,23 @@ impl<W: Workload> Target for WorkloadTarget<W> {
         let schedule = &Schedule { seed, ..schedule.clone() };
         let trace = ready.recorder.record(schedule, move |memory| {
             let mut worker = Worker::new(&setup, memory.thread(), told.clone());
-            let mut local = workload.join(memory);
+            let memory = &AnyMemory::traced(memory);
+            let mut joined = workload.join(memory);
             while worker.number < ops {
-                workload.step(memory, &mut local, &mut worker);
+                joined.step(&mut worker);
                 worker.number += 1;
                 memory.output(worker.number);
             }
-            *tell.lock().expect("nobody panics with it") = W::moved(&local);
+            *tell.lock().expect("nobody panics with it") = joined.moved();
         });
         let trace = trace.map_err(|error| ExploreError::Run {
-            program: W::NAME.into(),
+            program: name.into(),
             schedule: None,
             error,
         })?;
         let (effects, explainer) = (history.effects(), history.index());
-        let workload = PhantomData;
-        let check = WorkloadCheck::<W> { layout, flaw, before, effects, explainer, workload };
+        let workload = kind;
+        let check = WorkloadCheck { workload, layout, flaw, before, effects, explainer };
         let counts = *moved.lock().expect("nobody panics with it");
         let moved = defragment.map(|way| CollectorReport::of(way, &counts));
         Ok(Recorded { trace, moved, check: Box::new(check) })
@@ -226,20 +228,21 @@ impl<W: Workload> Target for WorkloadTarget<W> {
 /// On each image recovery runs twice (the second time must change nothing), then the invariants
 /// are checked, and what the structure holds must be explained by the operations that had begun,
 /// with all that had been promised among them.
-struct WorkloadCheck<W> {
+struct WorkloadCheck {
+    workload: &'static dyn AnyWorkload,
     layout: Layout,
     flaw: Flaw,
     before: Contents,
     effects: Vec<Effect>,
     explainer: Explainer,
-    workload: PhantomData<fn() -> W>,
 }
 
-impl<W: Workload> WorkloadCheck<W> {
+impl WorkloadCheck {
     fn recover_once(&self, image: &CrashImage) -> Result<Contents, String> {
-        let workload = W::open_flawed(image, self.layout, self.flaw)
-            .map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
-        workload.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
+        let image = &AnyMemory::crashed(image);
+        let opened = self.workload.open(image, self.layout, self.flaw);
+        let opened = opened.map_err(|damage| format!("recovery refuses the pool: {damage}"))?;
+        opened.contents(image).map_err(|damage| format!("an invariant is broken: {damage}"))
     }
 
     /// Effects at the start of the history whose operations had begun when power failed.
@@ -249,7 +252,7 @@ impl<W: Workload> WorkloadCheck<W> {
     }
 }
 
-impl<W: Workload> Check for WorkloadCheck<W> {
+impl Check for WorkloadCheck {
     type Found = Found;
 
     fn recover(&self, image: &CrashImage) -> Result<Found, String> {

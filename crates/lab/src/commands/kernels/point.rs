@@ -9,6 +9,7 @@ use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
 use crate::engine::kept::Keep;
 use crate::engine::timeline::recorded;
+use seawall_any::AnyMemory;
 use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_sim::{
@@ -183,6 +184,7 @@ impl KernelVisitor for Run<'_> {
         for reason in Reason::ALL {
             stalls.add(reason, outcome.stalls.iter().map(|stalls| stalls.get(reason)).sum());
         }
+        let end = Image::from_pm(outcome.pm, layout.dram_bytes);
         Ok(KernelRun {
             input,
             pm_bytes: layout.pm_bytes,
@@ -191,7 +193,7 @@ impl KernelVisitor for Run<'_> {
             stalls,
             counters: outcome.counters,
             host,
-            result: kernel.check(&Image::from_pm(outcome.pm, layout.dram_bytes)),
+            result: kernel.check(&AnyMemory::image(&end)),
             timeline: outcome.timeline,
         })
     }
@@ -223,13 +225,14 @@ pub(crate) fn simulate<K: Kernel>(
     let image = Image::new(layout.pm_bytes, layout.dram_bytes);
     let kernel = match is_whole {
         true => K::place(&input, &mut Arena::new()),
-        false => K::create(&image, &input),
+        false => K::create(&AnyMemory::image(&image), &input),
     };
     let (pm, dram) = image.into_parts();
     let start = Arc::new(AtomicU64::new(0));
     let program = |_| {
         let (kernel, start) = (kernel.clone(), start.clone());
         let run = move |memory: &SimMemory| {
+            let memory = &AnyMemory::simulated(memory);
             if is_whole {
                 begin(&kernel, stacks, memory, &start);
             }
@@ -259,7 +262,7 @@ pub(crate) fn simulate<K: Kernel>(
 }
 
 /// The first thread writes the input as the program does; the others wait for that.
-fn begin<K: Kernel>(kernel: &K, stacks: Stacks, memory: &SimMemory, start: &AtomicU64) {
+fn begin<K: Kernel>(kernel: &K, stacks: Stacks, memory: &AnyMemory, start: &AtomicU64) {
     if memory.thread() != 0 {
         while memory.spin_while(stacks.word(), 0) == 0 {}
         return;

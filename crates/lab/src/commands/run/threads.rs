@@ -3,14 +3,14 @@
 
 use super::times::Times;
 use super::{Limit, NativeError, NativeOptions, RibbonMode};
-use crate::cell::handle::Handle;
+use seawall_any::{AnyMemory, AnyStructure, Joined};
 use seawall_memory::Memory;
-use seawall_native::{Counters, NativeMemory, Pool, PoolOptions, Witness};
+use seawall_native::{Counters, Pool, PoolOptions, Witness};
 use seawall_report::Progress;
 use seawall_ribbon::Dirtiness;
 use seawall_ribbon::{Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
 use seawall_runtime::defrag::{DefragCounts, DefragError};
-use seawall_workloads::{History, Setup, Worker, Workload};
+use seawall_workloads::{History, Setup, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -90,8 +90,8 @@ pub(super) fn seconds_of(done: &[Done]) -> f64 {
 }
 
 /// What each thread runs.
-struct Threads<'a, W> {
-    workload: &'a W,
+struct Threads<'a> {
+    workload: &'a dyn AnyStructure,
     dirtiness: Option<&'a Dirtiness>,
     measures: bool,
     setup: &'a Setup,
@@ -101,17 +101,17 @@ struct Threads<'a, W> {
     start: OnceLock<bool>,
 }
 
-impl<W: Workload> Threads<'_, W> {
+impl Threads<'_> {
     /// Operations until the limit, on the thread's handle; `counters` are read before it is left.
-    fn run<M: Memory>(
+    fn run(
         &self,
-        memory: &M,
-        ready: Sender<()>,
-        counters: impl FnOnce(&M) -> Counters,
+        (thread, ready): (usize, Sender<()>),
+        mut joined: Box<dyn Joined + '_>,
+        output: &dyn Fn(u64),
+        counters: &dyn Fn() -> Counters,
     ) -> Done {
-        let worker = Worker::new(self.setup, memory.thread(), Arc::new(History::off()));
+        let worker = Worker::new(self.setup, thread, Arc::new(History::off()));
         let mut worker = worker.that_may_fail();
-        let mut local = self.workload.join(memory);
         let mut times = Times::new(self.measures);
         let _ = ready.send(());
         drop(ready);
@@ -120,64 +120,57 @@ impl<W: Workload> Threads<'_, W> {
         }
         let started = Instant::now();
         while worker.number < self.operations_max && !self.stop.load(Ordering::Relaxed) {
-            times.time(|| self.workload.step(memory, &mut local, &mut worker));
+            times.time(|| joined.step(&mut worker));
             if worker.failure.is_some() {
                 self.stop.store(true, Ordering::Relaxed);
                 break;
             }
             worker.number += 1;
-            memory.output(worker.number);
+            output(worker.number);
         }
-        let (operations, counters) = (worker.number, counters(memory));
+        let (operations, counters) = (worker.number, counters());
         let failure = worker.failure;
         Done { operations, counters, times, failure, started, ended: Instant::now() }
     }
 
-    fn run_on(
-        &self,
-        host: &Host,
-        (thread, ready): (usize, Sender<()>),
-        witness: Option<&Witness>,
-    ) -> Done {
-        let memory = host.pool().memory(thread);
+    fn run_on(&self, host: &Host, ready: (usize, Sender<()>), witness: Option<&Witness>) -> Done {
+        let memory = host.pool().memory(ready.0);
         let memory = match witness {
             Some(witness) => memory.with_witness(witness),
             None => memory,
         };
-        match (host, self.dirtiness) {
-            (Host::Ribbon(pool), _) => {
-                self.run(&Handle::ribbon(pool.wrap(memory)), ready, counters_below)
+        let around = match (host, self.dirtiness) {
+            (Host::Ribbon(pool), _) => AnyMemory::native_ribbon(pool.wrap(memory)),
+            (Host::Plain(_), Some(dirtiness)) => AnyMemory::dirtiness(dirtiness.join(&memory)),
+            (Host::Plain(_), None) => {
+                let (output, counters) = (|number| memory.output(number), || memory.counters());
+                return self.run(ready, self.workload.join_native(&memory), &output, &counters);
             }
-            (Host::Plain(_), None) => self.run(&memory, ready, |memory| memory.counters()),
-            (Host::Plain(_), Some(dirtiness)) => {
-                self.run(&Studied::dirtiness(dirtiness.join(&memory)), ready, counters_below)
-            }
-        }
+        };
+        let below = around.of_host().expect("a handle of the pool is in it");
+        let (output, counters) = (|number| around.output(number), || below.counters());
+        self.run(ready, self.workload.join(&around), &output, &counters)
     }
 }
 
-/// A handle with something around it.
-type Studied<'m, 'p> = Handle<'m, NativeMemory<'p>, Box<NativeMemory<'p>>>;
-
-fn counters_below(handle: &Studied<'_, '_>) -> Counters {
-    handle.machine().counters()
-}
-
 /// Runs `body` beside the thread that defragments, if there is to be one.
-pub(super) fn run_beside<W: Workload, T>(
+pub(super) fn run_beside<T>(
     host: &Host,
-    workload: &W,
+    workload: &dyn AnyStructure,
     setup: &Setup,
     body: impl FnOnce() -> T,
 ) -> (T, Result<DefragCounts, DefragError>) {
     let thread = setup.threads;
-    match host {
-        Host::Plain(pool) => workload.beside_collector(|| pool.memory(thread), body),
+    let (mut body, mut done) = (Some(body), None);
+    let mut body = || done = body.take().map(|body| body());
+    let collected = match host {
+        Host::Plain(pool) => workload.beside_native_collector((pool, thread), &mut body),
         Host::Ribbon(pool) => {
-            let handle = || Studied::ribbon(pool.wrap(pool.below().memory(thread)));
-            workload.beside_collector(handle, body)
+            let handle = || AnyMemory::native_ribbon(pool.wrap(pool.below().memory(thread)));
+            workload.beside_collector(&handle, &mut body)
         }
-    }
+    };
+    (done.expect("it has run"), collected)
 }
 
 /// Runs the threads until the limit, and shows the work of a Ribbon during the run.
@@ -187,9 +180,9 @@ pub(super) fn run_beside<W: Workload, T>(
 ///
 /// # Panics
 /// When one of them does.
-pub(super) fn run_threads<W: Workload>(
+pub(super) fn run_threads(
     host: &Host,
-    (workload, dirtiness): (&W, Option<&Dirtiness>),
+    (name, workload, dirtiness): (&'static str, &dyn AnyStructure, Option<&Dirtiness>),
     setup: &Setup,
     (witness, measures): (Option<&Witness>, bool),
     limit: Limit,
@@ -233,7 +226,7 @@ pub(super) fn run_threads<W: Workload>(
         let failure = done.iter().find_map(|thread| thread.failure.clone());
         match (missing, failure) {
             (None, None) => Ok(done),
-            (None, Some(why)) => Err(NativeError::NoRoom { workload: W::NAME, why }),
+            (None, Some(why)) => Err(NativeError::NoRoom { workload: name, why }),
             (Some(source), _) => {
                 Err(NativeError::Threads { started, wanted: setup.threads, source })
             }

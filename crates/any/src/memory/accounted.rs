@@ -11,10 +11,11 @@ use std::rc::Rc;
 
 /// Cycles for each purpose, in the order of [`Purpose`], of all threads together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Account(Rc<Cell<[u64; Purpose::COUNT]>>);
+pub struct Account(Rc<Cell<[u64; Purpose::COUNT]>>);
 
 impl Account {
-    pub(crate) fn cycles(&self, purpose: Purpose) -> u64 {
+    /// Cycles that went to this purpose.
+    pub fn cycles(&self, purpose: Purpose) -> u64 {
         self.0.get()[purpose as usize]
     }
 
@@ -26,7 +27,7 @@ impl Account {
 }
 
 /// A memory whose time is accounted for.
-pub(crate) struct Accounted<'a, M: Memory> {
+pub struct Accounted<'a, M: Memory> {
     memory: &'a M,
     account: Account,
     /// What time is spent on, and since when.
@@ -34,7 +35,8 @@ pub(crate) struct Accounted<'a, M: Memory> {
 }
 
 impl<'a, M: Memory> Accounted<'a, M> {
-    pub(crate) fn new(memory: &'a M, account: Account) -> Accounted<'a, M> {
+    /// Accounts for the time of `memory` from now on.
+    pub fn new(memory: &'a M, account: Account) -> Accounted<'a, M> {
         let now = Cell::new((Purpose::Program as u8, memory.now()));
         Accounted { memory, account, now }
     }

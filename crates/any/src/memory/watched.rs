@@ -12,21 +12,23 @@ use std::rc::Rc;
 
 /// What is counted of all threads together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct AccessCounts {
     /// Loads, stores and locked operations of persistent memory.
-    pub(crate) pm: u64,
-    pub(crate) accesses: u64,
-    pub(crate) epochs: u64,
+    pub pm: u64,
+    /// The same of all memory.
+    pub accesses: u64,
+    /// Epochs of all threads.
+    pub epochs: u64,
     /// Those that wrote one line.
-    pub(crate) single: u64,
+    pub single: u64,
     /// Those that wrote a line which an earlier one of the thread wrote.
-    pub(crate) own: u64,
+    pub own: u64,
     /// Those that wrote a line which another thread wrote.
-    pub(crate) cross: u64,
+    pub cross: u64,
     /// Lines that all epochs wrote, each counted once an epoch.
-    pub(crate) lines: u64,
+    pub lines: u64,
     /// Epochs of each transaction.
-    pub(crate) transactions: Vec<u64>,
+    pub transactions: Vec<u64>,
 }
 
 /// When a thread last wrote a line, and in which of its epochs.
@@ -50,28 +52,29 @@ struct Open {
 }
 
 /// What all threads of a run write into.
-pub(crate) struct Watch {
+pub struct Watch {
     window: u64,
     threads: usize,
     written: Vec<Written>,
     open: Vec<Open>,
-    counts: Counts,
+    counts: AccessCounts,
 }
 
 impl Watch {
     /// For a pool of `pm_bytes` bytes and a window of that many cycles.
-    pub(crate) fn new(pm_bytes: u64, threads: usize, window: u64) -> Watch {
+    pub fn new(pm_bytes: u64, threads: usize, window: u64) -> Watch {
         let lines = pm_bytes.div_ceil(LINE_BYTES) as usize;
         Watch {
             window,
             threads,
             written: vec![Written::default(); lines * threads],
             open: vec![Open { number: 1, ..Open::default() }; threads],
-            counts: Counts::default(),
+            counts: AccessCounts::default(),
         }
     }
 
-    pub(crate) fn counts(&self) -> &Counts {
+    /// What was counted so far.
+    pub fn counts(&self) -> &AccessCounts {
         &self.counts
     }
 
@@ -133,23 +136,24 @@ impl Watch {
 }
 
 /// A memory whose use is counted.
-pub(crate) struct Watched<'a, M> {
+pub struct Watched<'a, M> {
     memory: &'a M,
     watch: Rc<RefCell<Watch>>,
 }
 
 impl<'a, M: Memory> Watched<'a, M> {
-    pub(crate) fn new(memory: &'a M, watch: Rc<RefCell<Watch>>) -> Watched<'a, M> {
+    /// AccessCounts what passes to `memory` in `watch`.
+    pub fn new(memory: &'a M, watch: Rc<RefCell<Watch>>) -> Watched<'a, M> {
         Watched { memory, watch }
     }
 
     /// From now on what this thread does counts.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.watch.borrow_mut().begin(self.memory.thread());
     }
 
     /// This thread has done an operation.
-    pub(crate) fn done(&self) {
+    pub fn done(&self) {
         self.watch.borrow_mut().done(self.memory.thread());
     }
 
@@ -226,90 +230,5 @@ impl<M: Memory> layer::Layer for Watched<'_, M> {
         let seen = self.memory.spin_while(at, value);
         self.loaded(at, 1);
         seen
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use seawall_memory::{Clock, Image};
-    use std::cell::Cell;
-
-    /// A memory of two threads with a clock, both in the hand of the test.
-    struct Clocked {
-        image: Image,
-        thread: Cell<usize>,
-        now: Cell<u64>,
-    }
-
-    impl layer::Layer for Clocked {
-        type Below = Image;
-
-        fn below(&self) -> &Image {
-            &self.image
-        }
-
-        fn thread(&self) -> usize {
-            self.thread.get()
-        }
-        fn clock(&self) -> Option<impl Clock> {
-            Some(self)
-        }
-    }
-
-    impl Clock for &Clocked {
-        fn now(&self) -> u64 {
-            self.now.get()
-        }
-        fn charge(&self, account: u8) -> u8 {
-            account
-        }
-    }
-
-    #[test]
-    fn epochs_their_lines_and_what_they_depend_on_are_counted_within_the_window() {
-        let image = Image::new(1024, 256);
-        let clocked = Clocked { image, thread: Cell::new(0), now: Cell::new(1000) };
-        let watch = Rc::new(RefCell::new(Watch::new(1024, 2, 100)));
-        let memory = Watched::new(&clocked, watch.clone());
-        memory.store(Addr::pm(0), 1u64);
-        memory.order();
-        assert_eq!(*watch.borrow().counts(), Counts::default(), "a warm-up does not count");
-        for thread in [1, 0] {
-            clocked.thread.set(thread);
-            memory.begin();
-        }
-        // The line was written 100 cycles before: near enough. Two words of it are one line.
-        clocked.now.set(1100);
-        memory.store(Addr::pm(0), 2u64);
-        memory.store(Addr::pm(8), 2u64);
-        memory.drain();
-        memory.order();
-        memory.store(Addr::dram(0), 3u64);
-        memory.order();
-        // Too late for itself, and two lines.
-        clocked.now.set(1201);
-        memory.write(Addr::pm(56), &[1; 16]);
-        memory.order();
-        memory.done();
-        memory.done();
-        // Another thread, which depends on it and not on itself.
-        clocked.thread.set(1);
-        clocked.now.set(1250);
-        memory.store(Addr::pm(64), 5u64);
-        memory.load::<u64>(Addr::dram(8));
-        memory.drain();
-        memory.done();
-        let expected = Counts {
-            pm: 5,
-            accesses: 7,
-            epochs: 3,
-            single: 2,
-            own: 1,
-            cross: 1,
-            lines: 4,
-            transactions: vec![2, 1],
-        };
-        assert_eq!(*watch.borrow().counts(), expected);
     }
 }

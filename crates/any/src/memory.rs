@@ -1,0 +1,174 @@
+//! The handles that a thread of a run may have, as one type.
+//!
+//! To choose between them takes a call and a branch at each access, which is nothing beside what a
+//! simulated or a recorded access takes, and little where a run counts dirty bytes or leaves its
+//! flushes to others. A native run with nothing around its memory does without.
+
+use accounted::Accounted;
+use seawall_explore::{CrashImage, Traced};
+use seawall_memory::layer::{self, Either};
+use seawall_memory::{Addr, Fence, Image, Memory, Width};
+use seawall_native::NativeMemory;
+use seawall_ribbon::{DirtinessMemory, RibbonMemory};
+use seawall_sim::SimMemory;
+use watched::Watched;
+
+pub(crate) mod accounted;
+pub(crate) mod watched;
+
+/// A machine's own handle, or one with something around it.
+pub struct AnyMemory<'m, 'a>(Kinds<'m, 'a>);
+
+type Kinds<'m, 'a> = Either<Simulated<'m, 'a>, Either<Checked<'m, 'a>, Native<'m, 'a>>>;
+type Simulated<'m, 'a> =
+    Either<Either<Sim<'m, 'a>, RibbonMemory<'m, Sim<'m, 'a>>>, Observed<'m, 'a>>;
+type Observed<'m, 'a> = Either<Watched<'m, SimMemory<'a>>, Accounted<'m, SimMemory<'a>>>;
+type Sim<'m, 'a> = &'m SimMemory<'a>;
+type Checked<'m, 'a> = Either<Numbered<'m>, Either<&'m Traced<'a>, &'m CrashImage>>;
+type Native<'m, 'a> = Either<&'m NativeMemory<'a>, Around<'m, 'a>>;
+type Around<'m, 'a> =
+    Either<RibbonMemory<'m, Box<NativeMemory<'a>>>, DirtinessMemory<'m, NativeMemory<'a>>>;
+
+/// One of the threads that take turns on the simplest machine.
+pub struct Numbered<'m> {
+    image: &'m Image,
+    thread: usize,
+}
+
+impl layer::Layer for Numbered<'_> {
+    type Below = Image;
+
+    #[inline]
+    fn below(&self) -> &Image {
+        self.image
+    }
+
+    fn thread(&self) -> usize {
+        self.thread
+    }
+}
+
+impl<'m, 'a> AnyMemory<'m, 'a> {
+    /// A simulated core.
+    pub fn simulated(memory: &'m SimMemory<'a>) -> Self {
+        AnyMemory(Either::Left(Either::Left(Either::Left(memory))))
+    }
+
+    /// A simulated core that leaves its flushes to others.
+    pub fn simulated_ribbon(memory: RibbonMemory<'m, &'m SimMemory<'a>>) -> Self {
+        AnyMemory(Either::Left(Either::Left(Either::Right(memory))))
+    }
+
+    /// A simulated core whose accesses are counted.
+    pub fn watched(memory: Watched<'m, SimMemory<'a>>) -> Self {
+        AnyMemory(Either::Left(Either::Right(Either::Left(memory))))
+    }
+
+    /// A simulated core whose time is accounted for.
+    pub fn accounted(memory: Accounted<'m, SimMemory<'a>>) -> Self {
+        AnyMemory(Either::Left(Either::Right(Either::Right(memory))))
+    }
+
+    /// The only thread of the simplest machine.
+    pub fn image(image: &'m Image) -> Self {
+        AnyMemory::image_in_turns(image, 0)
+    }
+
+    /// One of the threads that take turns on the simplest machine.
+    pub fn image_in_turns(image: &'m Image, thread: usize) -> Self {
+        AnyMemory(Either::Right(Either::Left(Either::Left(Numbered { image, thread }))))
+    }
+
+    /// A thread of a run that is recorded.
+    pub fn traced(memory: &'m Traced<'a>) -> Self {
+        AnyMemory(Either::Right(Either::Left(Either::Right(Either::Left(memory)))))
+    }
+
+    /// What a crash of a recorded run may have left.
+    pub fn crashed(image: &'m CrashImage) -> Self {
+        AnyMemory(Either::Right(Either::Left(Either::Right(Either::Right(image)))))
+    }
+
+    /// A thread of the host.
+    pub fn native(memory: &'m NativeMemory<'a>) -> Self {
+        AnyMemory(Either::Right(Either::Right(Either::Left(memory))))
+    }
+
+    /// A thread of the host that leaves its flushes to others.
+    pub fn native_ribbon(memory: RibbonMemory<'m, Box<NativeMemory<'a>>>) -> Self {
+        AnyMemory(Either::Right(Either::Right(Either::Right(Either::Left(memory)))))
+    }
+
+    /// A thread of the host whose dirty bytes are counted.
+    pub fn dirtiness(memory: DirtinessMemory<'m, NativeMemory<'a>>) -> Self {
+        AnyMemory(Either::Right(Either::Right(Either::Right(Either::Right(memory)))))
+    }
+
+    /// The host's own handle, if this is one of the host.
+    pub fn of_host(&self) -> Option<&NativeMemory<'a>> {
+        let Either::Right(Either::Right(native)) = &self.0 else { return None };
+        Some(match native {
+            Either::Left(memory) => memory,
+            Either::Right(Either::Left(ribbon)) => ribbon.inner(),
+            Either::Right(Either::Right(counted)) => layer::Layer::below(counted),
+        })
+    }
+}
+
+/// What programs do most is not compiled into them at each place: that would be all handles, ten
+/// times.
+impl<'m, 'a> layer::Layer for AnyMemory<'m, 'a> {
+    type Below = Kinds<'m, 'a>;
+
+    #[inline]
+    fn below(&self) -> &Kinds<'m, 'a> {
+        &self.0
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn load_bits(&self, at: Addr, width: Width) -> u64 {
+        self.0.load_bits(at, width)
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn store_bits(&self, at: Addr, width: Width, value: u64) {
+        self.0.store_bits(at, width, value);
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
+        self.0.compare_exchange(at, current, new)
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn flush(&self, at: Addr, len: u64) {
+        self.0.flush(at, len);
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn fence(&self, fence: Fence) {
+        self.0.fence(fence);
+    }
+
+    #[inline(never)]
+    fn work(&self, instructions: u32) {
+        self.0.work(instructions);
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn read(&self, at: Addr, into: &mut [u8]) {
+        self.0.read(at, into);
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn write(&self, at: Addr, from: &[u8]) {
+        self.0.write(at, from);
+    }
+}
