@@ -11,14 +11,12 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_any::{AnyMemory, workload};
 use seawall_lab::RequestOptions;
 use seawall_lab::run::{NativeOptions, NativeReport, RibbonMode, run_native};
 use seawall_memory::Image;
 use seawall_workloads::history::{initial_tag, tag};
-use seawall_workloads::{
-    Collect, Contents, Cost, Flaw, History, Setup, Visitor, WORKLOADS, Worker, Workload,
-    with_workload,
-};
+use seawall_workloads::{Collect, Contents, Cost, Flaw, History, Setup, WORKLOADS, Worker};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -117,46 +115,34 @@ impl Plan {
     }
 }
 
-/// The state after each of the last few of `counts` operations, on the simplest machine.
-struct Replay<'a> {
-    plan: &'a Plan,
-    first: u64,
-    states: usize,
-}
-
-impl Visitor for Replay<'_> {
-    type Output = Vec<Contents>;
-
-    fn visit<W: Workload>(self) -> Vec<Contents> {
-        let setup = Setup {
-            threads: 1,
-            seed: self.plan.seed,
-            entries: ENTRIES,
-            search_percent: self.plan.search_percent,
-            mix: None,
-            collect: Collect::Nobody,
-            cost: Cost::Lean,
-            flaw: Flaw::None,
-        };
-        let layout = W::layout(&setup);
-        let image = Image::new(layout.pm_bytes, layout.dram_bytes);
-        let workload = W::create(&image, &setup);
-        let mut worker = Worker::new(&setup, 0, Arc::new(History::off()));
-        let mut local = workload.join(&image);
-        let mut states = Vec::new();
-        while states.len() < self.states {
-            if worker.number >= self.first {
-                states.push(workload.contents(&image).unwrap());
-            }
-            workload.step(&image, &mut local, &mut worker);
-            worker.number += 1;
+/// The state after each of the last few operations, on the simplest machine.
+fn replay(plan: &Plan, first: u64, count: usize) -> Vec<Contents> {
+    let kind = workload(&plan.workload).unwrap();
+    let setup = Setup {
+        threads: 1,
+        seed: plan.seed,
+        entries: ENTRIES,
+        search_percent: plan.search_percent,
+        mix: None,
+        collect: Collect::Nobody,
+        cost: Cost::Lean,
+        flaw: Flaw::None,
+    };
+    let layout = kind.layout(&setup);
+    let image = Image::new(layout.pm_bytes, layout.dram_bytes);
+    let memory = AnyMemory::image(&image);
+    let workload = kind.create(&memory, &setup);
+    let mut worker = Worker::new(&setup, 0, Arc::new(History::off()));
+    let mut joined = workload.join(&memory);
+    let mut states = Vec::new();
+    while states.len() < count {
+        if worker.number >= first {
+            states.push(workload.contents(&memory).unwrap());
         }
-        states
+        joined.step(&mut worker);
+        worker.number += 1;
     }
-}
-
-fn replay(plan: &Plan, first: u64, states: usize) -> Vec<Contents> {
-    with_workload(&plan.workload, Replay { plan, first, states }).unwrap()
+    states
 }
 
 fn witnessed(path: &Path) -> Vec<u64> {
