@@ -50,10 +50,10 @@ fn unknown<'a>(error: &'a (dyn Error + 'static)) -> Option<(&'a str, Listing)> {
             _ => None,
         };
     }
-    match error.downcast_ref() {
-        Some(NativeError::Workload(unknown)) => Some((&unknown.name, Listing::Workloads)),
-        _ => design(error.downcast_ref()?),
+    if let Some(NativeError::Workload(unknown)) = error.downcast_ref() {
+        return Some((&unknown.name, Listing::Workloads));
     }
+    error.downcast_ref().and_then(design).or_else(|| error.downcast_ref().and_then(machine))
 }
 
 fn design(error: &SimError) -> Option<(&str, Listing)> {
@@ -96,6 +96,8 @@ mod tests {
         assert_eq!(compare(|it| it.workloads = names("hsh")).unwrap(), "hash");
         assert_eq!(compare(|it| it.machine = "micro51".into()).unwrap(), "micro15");
         assert_eq!(compare(|it| it.designs = names("zzz")), None);
+        let machine = seawall_sim::Machine::load("deskto").unwrap_err();
+        assert_eq!(similar_name(&machine).unwrap(), "desktop");
         let kernels = KernelOptions { kernels: names("oceans"), ..KernelOptions::default() };
         assert_eq!(of(&kernels).unwrap(), "ocean");
         let figures = FigureOptions { figures: names("hpca22-fig9"), ..FigureOptions::default() };
