@@ -179,12 +179,17 @@ const CHECKS = {
     hold(await dialog.isVisible(), "it opens");
     const text = await dialog.innerText();
     hold(text.startsWith("Previous") && text.includes("hash under lbpp"), text);
-    hold(/\d crashes injected, none broke it/.test(text), "its crashes");
+    hold(/\d crash(es)? injected, none broke it/.test(text), "its crashes");
     const command = await dialog.locator(".command code").innerText();
     hold(command.startsWith("seawall compare --workloads hash --designs lbpp "), command);
     const shares = await dialog.locator(".shares td.number").allInnerTexts();
     const sum = shares.map(number).reduce((one, other) => one + other, 0);
     hold(Math.abs(sum - 100) < 1, `the shares add up to ${sum}`);
+    const all = await dialog.locator(".shares tr").allInnerTexts();
+    const busy = number(all.find((line) => line.startsWith("busy")).split("\t")[1]);
+    const inTable = number((await column(page, "busy"))[2]);
+    hold(Math.abs(busy - inTable) <= 0.55, `busy is ${busy} % here, and ${inTable} in the table`);
+    hold(!all.some((line) => line.includes("_")), `words, not names of fields: ${all}`);
     const colours = await dialog.locator(".shares i").evaluateAll((all) =>
       new Set(all.map((it) => getComputedStyle(it).backgroundColor)).size);
     hold(colours > 1, "the bars have the colours of the charts");

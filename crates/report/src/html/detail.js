@@ -18,16 +18,19 @@ function sharesOf(pairs) {
 }
 
 /**
- * The shares of a record by reason, the largest first; sweeps write cycles instead of shares, and
- * figures also those of each workload.
+ * The shares of a record by reason, the largest first, of the time until each thread ended, as in
+ * the table; sweeps write cycles instead of shares, and figures also those of each workload.
  */
 function reasonsOf(record, workload) {
-  const counts = record.stalls_of?.[workload] ?? record.stalls ?? record.stall_cycles;
-  if (!counts) return [];
+  const { idle, ...counts } =
+    record.stalls_of?.[workload] ?? record.stalls ?? record.stall_cycles ?? {};
   const all = Object.values(counts).reduce((sum, count) => sum + count, 0) || 1;
-  const ink = (reason) => page.parts.find((part) => part.reasons.includes(reason))?.colour;
+  const partOf = (reason) => page.parts.find((part) => part.reasons.includes(reason));
+  const named = (reason, part) =>
+    part?.reasons.length === 1 ? part.name : reason.replaceAll("_", " ");
   return Object.entries(counts).filter(([, count]) => count > 0)
-    .map(([reason, count]) => [reason, count / all, ink(reason) ?? "var(--unjudged)"])
+    .map(([reason, count]) => [named(reason, partOf(reason)), count / all,
+      partOf(reason)?.colour ?? "var(--unjudged)"])
     .sort((one, other) => other[1] - one[1]);
 }
 
@@ -66,7 +69,7 @@ function crashesOf(record) {
   const crashes = record.crashes ?? record.judged;
   if (crashes === undefined) return [];
   const said = crashes === null ? "The design promises nothing that crashes could be held to." :
-    `${crashes} crashes injected, ${record.broken || "none"} broke it.`;
+    `${crashes} ${crashes === 1 ? "crash" : "crashes"} injected, ${record.broken || "none"} broke it.`;
   const failures = (record.failures ?? []).map((failure) => typeof failure === "string" ? failure :
     `${failure.cycle === undefined ? "" : `cycle ${failure.cycle}: `}${failure.what}`);
   const listed = failures.map((text) => make("li", { className: "bad" }, text));
