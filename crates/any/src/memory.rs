@@ -1,8 +1,8 @@
 //! The handles that a thread of a run may have, as one type.
 //!
 //! To choose between them takes a call and some branches at each access: up to 4 % of the time of
-//! an exploration, 1 or 2 % of that of a simulation, and little where a run of the host leaves its
-//! flushes to others. A run of the host with nothing around its memory does without.
+//! an exploration, 1 or 2 % of that of a simulation. Runs of the host whose speed is measured do
+//! without, with a Ribbon or with nothing around their memory.
 
 use accounted::Accounted;
 use seawall_explore::{CrashImage, Traced};
@@ -19,6 +19,9 @@ pub(crate) mod watched;
 /// A machine's own handle, or one with something around it.
 pub struct AnyMemory<'m, 'a>(Kinds<'m, 'a>);
 
+/// A thread of the host that leaves its flushes to others.
+pub type NativeRibbon<'m, 'a> = RibbonMemory<'m, Box<NativeMemory<'a>>>;
+
 type Kinds<'m, 'a> = Either<Checked<'m, 'a>, Either<Simulated<'m, 'a>, Native<'m, 'a>>>;
 type Checked<'m, 'a> = Either<&'m CrashImage, Either<Numbered<'m>, &'m Traced<'a>>>;
 type Simulated<'m, 'a> = Either<Sim<'m, 'a>, Observed<'m, 'a>>;
@@ -28,10 +31,8 @@ type Observed<'m, 'a> = Either<
     Either<Called<Watched<'m, SimMemory<'a>>>, Called<Accounted<'m, SimMemory<'a>>>>,
 >;
 type Native<'m, 'a> = Either<&'m NativeMemory<'a>, Around<'m, 'a>>;
-type Around<'m, 'a> = Either<
-    Called<RibbonMemory<'m, Box<NativeMemory<'a>>>>,
-    Called<DirtinessMemory<'m, NativeMemory<'a>>>,
->;
+type Around<'m, 'a> =
+    Either<Called<NativeRibbon<'m, 'a>>, Called<DirtinessMemory<'m, NativeMemory<'a>>>>;
 
 /// A memory whose words are reached by calls, so that it costs nothing where another one is chosen.
 pub struct Called<M>(M);
@@ -127,7 +128,7 @@ impl<'m, 'a> AnyMemory<'m, 'a> {
     }
 
     /// A thread of the host that leaves its flushes to others.
-    pub fn native_ribbon(memory: RibbonMemory<'m, Box<NativeMemory<'a>>>) -> Self {
+    pub fn native_ribbon(memory: NativeRibbon<'m, 'a>) -> Self {
         AnyMemory::around(Either::Left(Called(memory)))
     }
 
@@ -138,16 +139,6 @@ impl<'m, 'a> AnyMemory<'m, 'a> {
 
     fn around(memory: Around<'m, 'a>) -> Self {
         AnyMemory(Either::Right(Either::Right(Either::Right(memory))))
-    }
-
-    /// The host's own handle, if this is one of the host.
-    pub fn of_host(&self) -> Option<&NativeMemory<'a>> {
-        let Either::Right(Either::Right(native)) = &self.0 else { return None };
-        Some(match native {
-            Either::Left(memory) => memory,
-            Either::Right(Either::Left(ribbon)) => ribbon.0.inner(),
-            Either::Right(Either::Right(counted)) => layer::Layer::below(&counted.0),
-        })
     }
 
     #[inline(never)]

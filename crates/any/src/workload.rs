@@ -1,9 +1,9 @@
 //! Workloads whose types are forgotten: what runs them is compiled once, and not once for each.
 //!
-//! An operation is then called through a pointer, which takes about a nanosecond; the accesses in
-//! it are those of the workload, compiled for the machine or for any.
+//! An operation is then called through a pointer; the accesses in it are those of the workload,
+//! compiled for the memory of the host or for any.
 
-use crate::AnyMemory;
+use crate::{AnyMemory, NativeRibbon};
 use seawall_memory::Memory;
 use seawall_native::{NativeMemory, Pool};
 use seawall_runtime::Heap;
@@ -95,6 +95,9 @@ pub trait AnyStructure: Send + Sync {
 
     /// The same for the bare memory of the host.
     fn join_native<'m>(&'m self, memory: &'m NativeMemory<'_>) -> Box<dyn Joined + 'm>;
+
+    /// The same for memory of the host whose flushes are left to others.
+    fn join_ribbon<'m>(&'m self, memory: &'m NativeRibbon<'_, '_>) -> Box<dyn Joined + 'm>;
 
     /// See [`Workload::beside_collector`]; the collector has the bare memory of the host.
     fn beside_native_collector(
@@ -193,6 +196,10 @@ impl<W: Workload> AnyStructure for Structure<W> {
     }
 
     fn join_native<'m>(&'m self, memory: &'m NativeMemory<'_>) -> Box<dyn Joined + 'm> {
+        Box::new(Thread { workload: &self.0, memory, local: self.0.join(memory) })
+    }
+
+    fn join_ribbon<'m>(&'m self, memory: &'m NativeRibbon<'_, '_>) -> Box<dyn Joined + 'm> {
         Box::new(Thread { workload: &self.0, memory, local: self.0.join(memory) })
     }
 

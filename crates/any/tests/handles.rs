@@ -1,8 +1,9 @@
 //! Handles of any machine: accesses reach the machine, and say where they are made.
 
-use seawall_any::{AnyMemory, AnyStructure, of};
+use seawall_any::{AnyMemory, Joined, of};
 use seawall_memory::{Addr, Image, Memory, MemoryExt, Width};
 use seawall_native::{Pool, PoolOptions};
+use seawall_ribbon::Ribbon;
 use seawall_workloads::{Hash, History, Setup, Worker, Workload};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::{Arc, Mutex};
@@ -18,16 +19,6 @@ fn accesses_of_each_width_reach_the_machine_from_the_thread_that_makes_them() {
         assert_eq!(memory.load_bits(Addr::pm(8), width), value);
         assert_eq!(image.load_bits(Addr::pm(8), Width::B8), value, "what is higher stays zero");
     }
-    assert!(memory.of_host().is_none());
-}
-
-#[test]
-fn what_runs_on_the_host_has_the_handle_of_the_host() {
-    let pool = Pool::temporary(1 << 16, &PoolOptions::default()).unwrap();
-    let host = pool.memory(0);
-    let memory = AnyMemory::native(&host);
-    memory.store(Addr::pm(0), 7u64);
-    assert_eq!(memory.of_host().map(|host| host.load::<u64>(Addr::pm(0))), Some(7));
 }
 
 /// The explorer names the lines of a program by this.
@@ -57,37 +48,44 @@ fn the_place_of_an_access_is_that_of_the_program() {
     }
 }
 
-/// Runs 50 operations of a workload, and returns what it holds then.
-fn fill(memory: &AnyMemory<'_, '_>, setup: &Setup, is_native: bool) -> Vec<(u64, u64)> {
-    let hash: Arc<dyn AnyStructure> = of::<Hash>().create(memory, setup);
-    let mut joined = match memory.of_host().filter(|_| is_native) {
-        Some(host) => hash.join_native(host),
-        None => hash.join(memory),
-    };
+/// Runs 50 operations.
+fn run(mut joined: Box<dyn Joined + '_>, setup: &Setup) {
     let mut worker = Worker::new(setup, 0, Arc::new(History::off()));
     while worker.number < 50 {
         joined.step(&mut worker);
         worker.number += 1;
     }
-    drop(joined);
-    hash.contents(memory).unwrap().into_iter().collect()
 }
 
 #[test]
-fn a_workload_does_the_same_on_any_machine_and_on_the_bare_host() {
+fn a_workload_does_the_same_on_any_machine_and_on_the_host_with_a_ribbon_and_without() {
     let setup = Setup { entries: 16, search_percent: 0, ..of::<Hash>().setup(1) };
     let layout = of::<Hash>().layout(&setup);
     let image = Image::new(layout.pm_bytes, layout.dram_bytes);
-    let expected = fill(&AnyMemory::image(&image), &setup, false);
+    let expected = {
+        let memory = AnyMemory::image(&image);
+        let hash = of::<Hash>().create(&memory, &setup);
+        run(hash.join(&memory), &setup);
+        hash.contents(&memory).unwrap()
+    };
     assert_ne!(expected.len(), 0);
-    for is_native in [false, true] {
-        let options = PoolOptions { dram_bytes: layout.dram_bytes, ..PoolOptions::default() };
-        let pool = Pool::temporary(layout.pm_bytes, &options).unwrap();
-        assert_eq!(fill(&AnyMemory::native(&pool.memory(0)), &setup, is_native), expected);
+    let options = PoolOptions { dram_bytes: layout.dram_bytes, ..PoolOptions::default() };
+    let pool = || Pool::temporary(layout.pm_bytes, &options).unwrap();
+    for is_bare in [false, true] {
+        let pool = pool();
+        let bare = pool.memory(0);
+        let memory = AnyMemory::native(&bare);
+        let hash = of::<Hash>().create(&memory, &setup);
+        run(if is_bare { hash.join_native(&bare) } else { hash.join(&memory) }, &setup);
+        assert_eq!(hash.contents(&memory).unwrap(), expected);
     }
+    let pool = pool().flush(Ribbon::auto()).unwrap();
+    let hash = of::<Hash>().create(&AnyMemory::native_ribbon(pool.memory(0)), &setup);
+    run(hash.join_ribbon(&pool.memory(0)), &setup);
+    let after = hash.contents(&AnyMemory::native_ribbon(pool.memory(0))).unwrap();
+    assert_eq!(after, expected);
     let crashed = Image::from_pm(image.into_pm(), layout.dram_bytes);
     let opened = of::<Hash>().open(&AnyMemory::image(&crashed), layout, setup.flaw).unwrap();
-    let after: Vec<_> = opened.contents(&AnyMemory::image(&crashed)).unwrap().into_iter().collect();
-    assert_eq!(after, expected);
+    assert_eq!(opened.contents(&AnyMemory::image(&crashed)).unwrap(), expected);
     assert_eq!(of::<Hash>().name(), Hash::NAME);
 }

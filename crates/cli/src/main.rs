@@ -15,7 +15,7 @@ mod stop;
 mod terminal;
 
 use clap::Parser;
-use seawall_lab::{EndWithoutMemory, ignore_size_limit, similar_name};
+use seawall_lab::{EndWithoutMemory, ignore_size_limit, tip};
 use seawall_report::tell;
 use std::process::ExitCode;
 
@@ -40,8 +40,8 @@ fn main() -> ExitCode {
                 }
                 said = cause;
             }
-            if let Some(name) = similar_name(error.as_ref()) {
-                tell(format_args!("\n  tip: a similar name exists: '{name}'"));
+            if let Some(tip) = tip(error.as_ref()) {
+                tell(format_args!("\n  {tip}"));
             }
             ExitCode::from(2)
         }

@@ -39,7 +39,7 @@ pub use commands::program::{
     FenceChoice, FromChoice, PmChoice, ProfileRecord, ProgramExperiment, ProgramOptions,
     ProgramRecord, Programs,
 };
-pub use commands::similar::similar_name;
+pub use commands::similar::tip;
 pub use commands::sweep::{OpenSweep, Sweep, SweepError, SweepOptions, SweepPlan, SweepTask};
 pub use commands::whisper::{
     Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,

@@ -3,7 +3,7 @@
 use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
-use seawall_lab::similar_name;
+use seawall_lab::tip;
 
 create_exception!(
     seawall,
@@ -31,8 +31,8 @@ impl Failure {
             }
             (said, cause) = (what, error.source());
         }
-        if let Some(name) = similar_name(error) {
-            text += &format!("\n  a similar name exists: {name:?}");
+        if let Some(tip) = tip(error) {
+            text += &format!("\n  {tip}");
         }
         Failure(text)
     }

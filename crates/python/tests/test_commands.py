@@ -113,8 +113,8 @@ def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
     "call, named",
     [
         (lambda: seawall.compare(workloads=["hsah"]), "hash, queue"),
-        (lambda: seawall.compare(workloads=["queu"]), 'a similar name exists: "queue"'),
-        (lambda: seawall.reproduce("micro15-fig1"), 'a similar name exists: "micro15-fig1'),
+        (lambda: seawall.compare(workloads=["queu"]), "tip: a similar name exists: 'queue'"),
+        (lambda: seawall.reproduce("micro15-fig1"), "tip: a similar name exists: 'micro15-fig1"),
         (lambda: seawall.compare(workloads=[]), "workloads is empty"),
         (lambda: seawall.compare(designs=["lbpp:epocs=4"]), "epochs"),
         (lambda: seawall.compare(threads=0), "--threads is 0"),

@@ -29,9 +29,9 @@ def test_a_design_says_what_it_is_and_promises() -> None:
         (lambda: seawall.machine("micro14"), "micro15, desktop"),
         (lambda: seawall.machine("micro15", core={"counts": 8}), "core.counts"),
         (lambda: seawall.machine("micro15", core={"count": 65}), "1 to 64"),
-        (lambda: seawall.machine("deskto"), 'a similar name exists: "desktop"'),
+        (lambda: seawall.machine("deskto"), "tip: a similar name exists: 'desktop'"),
         (lambda: seawall.design("lbqq"), "lb-idt"),
-        (lambda: seawall.design("lbppp"), 'a similar name exists: "lbpp"'),
+        (lambda: seawall.design("lbppp"), "tip: a similar name exists: 'lbpp'"),
         (lambda: seawall.design("lbpp", epochs=0), "epochs"),
         (lambda: seawall.list("desings"), "designs, workloads"),  # type: ignore[arg-type]
     ],

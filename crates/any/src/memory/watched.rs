@@ -142,7 +142,7 @@ pub struct Watched<'a, M> {
 }
 
 impl<'a, M: Memory> Watched<'a, M> {
-    /// AccessCounts what passes to `memory` in `watch`.
+    /// Counts what passes to `memory` in `watch`.
     pub fn new(memory: &'a M, watch: Rc<RefCell<Watch>>) -> Watched<'a, M> {
         Watched { memory, watch }
     }

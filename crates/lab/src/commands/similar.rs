@@ -12,8 +12,13 @@ use std::error::Error;
 /// From here on two names are alike, of 0 to 1 (Jaro and Winkler).
 const ALIKE: f64 = 0.8;
 
+/// The tip that says which name is most like the one that `error` says is unknown, if one is.
+pub fn tip(error: &(dyn Error + 'static)) -> Option<String> {
+    similar_name(error).map(|name| format!("tip: a similar name exists: '{name}'"))
+}
+
 /// The name most like the one that `error` says is unknown, if one is like it.
-pub fn similar_name(error: &(dyn Error + 'static)) -> Option<String> {
+fn similar_name(error: &(dyn Error + 'static)) -> Option<String> {
     let (name, listing) = unknown(error)?;
     let known =
         listing.names().into_iter().map(|known| (strsim::jaro_winkler(name, &known), known));

@@ -2,8 +2,8 @@
 //! programs that they stand for.
 //!
 //! Each runs once, on the machine and under the design of `experiments/whisper.toml`; its epochs
-//! are counted after a warm-up ([``Watched``]), and every quantity is held to a
-//! factor of the published one.
+//! are counted after a warm-up ([`Watched`]), and every quantity is held to a factor of the
+//! published one.
 
 use crate::LabError;
 use crate::cell::{Point, fit};

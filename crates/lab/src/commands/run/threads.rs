@@ -139,17 +139,24 @@ impl Threads<'_> {
             Some(witness) => memory.with_witness(witness),
             None => memory,
         };
-        let around = match (host, self.dirtiness) {
-            (Host::Ribbon(pool), _) => AnyMemory::native_ribbon(pool.wrap(memory)),
-            (Host::Plain(_), Some(dirtiness)) => AnyMemory::dirtiness(dirtiness.join(&memory)),
+        let workload = self.workload;
+        match (host, self.dirtiness) {
+            (Host::Ribbon(pool), _) => {
+                let ribbon = pool.wrap(memory);
+                let counters = || ribbon.inner().counters();
+                let output = |number| ribbon.output(number);
+                self.run(ready, workload.join_ribbon(&ribbon), &output, &counters)
+            }
+            (Host::Plain(_), Some(dirtiness)) => {
+                let counted = AnyMemory::dirtiness(dirtiness.join(&memory));
+                let (output, counters) = (|number| counted.output(number), || memory.counters());
+                self.run(ready, workload.join(&counted), &output, &counters)
+            }
             (Host::Plain(_), None) => {
                 let (output, counters) = (|number| memory.output(number), || memory.counters());
-                return self.run(ready, self.workload.join_native(&memory), &output, &counters);
+                self.run(ready, workload.join_native(&memory), &output, &counters)
             }
-        };
-        let below = around.of_host().expect("a handle of the pool is in it");
-        let (output, counters) = (|number| around.output(number), || below.counters());
-        self.run(ready, self.workload.join(&around), &output, &counters)
+        }
     }
 }
 
