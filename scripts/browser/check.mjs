@@ -140,7 +140,9 @@ const CHECKS = {
     hold((await marks(page).count()) < drawn / 4, "the charts still show the others");
     await page.fill("input[type=search]", "no such words");
     await settled(page);
-    hold((await rows(page).count()) === 0, "nothing is left");
+    const none = "No row fits the filters.";
+    hold((await rows(page).allInnerTexts()).join() === none, "the table says that nothing is left");
+    hold((await page.locator(".panels").first().innerText()) === none, "and the charts do");
     await page.fill("input[type=search]", "");
     await page.getByLabel("workload").selectOption("queue");
     await settled(page);

@@ -116,7 +116,11 @@ fn native(options: &RunCommand) -> Result<Verdict> {
 /// Prints the report, writes the outputs, and says where they are if not all is there. A failure
 /// keeps nothing else from being tried; the first is returned, the others are said.
 fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
-    let printed = print(&within(room(true), || report.text()));
+    let text = match report.finished() {
+        Finished::Nothing => "PARTIAL: stopped before anything was finished\n".into(),
+        _ => within(room(true), || report.text()),
+    };
+    let printed = print(&text);
     let written = write_results(report, outputs, &typed(), tell);
     if let (Err(_), Err(error)) = (&printed, &written) {
         tell(format_args!("error: {error}"));

@@ -9,3 +9,4 @@ pub(crate) mod options;
 pub(crate) mod pages;
 pub(crate) mod spent;
 pub(crate) mod timeline;
+pub(crate) mod typed;

@@ -119,10 +119,18 @@ pub enum LabError {
     },
     /// No such figure.
     #[error(
-        "no figure '{name}'; known: {known}; or give what the names of several begin with, as s2, \
-         or the path of a .toml file"
+        "no figure '{name}'; known: {known}; or give what the names of several begin with, as \
+         micro15, or the path of a .toml file"
     )]
     UnknownFigure {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// No such application.
+    #[error("no application '{name}'; known: {known}")]
+    UnknownApplication {
         /// What was asked for.
         name: String,
         /// The names there are.

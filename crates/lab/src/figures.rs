@@ -98,8 +98,8 @@ fn name_of_today(name: &str) -> String {
 /// How to run figures.
 #[derive(Clone, Debug, Args)]
 pub struct FigureOptions {
-    /// Figures, first parts of their names (s0: all that begin with s0-), or paths of .toml files
-    /// [default: all]
+    /// Figures, first parts of their names (micro15: all that begin with micro15-), or paths of
+    /// .toml files [default: all]
     pub figures: Vec<String>,
     /// All figures, as without a name
     #[arg(long, conflicts_with = "figures")]

@@ -114,7 +114,10 @@ models! {
 
 /// No model has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownModel(String);
+pub struct UnknownModel(
+    /// The name.
+    pub String,
+);
 
 impl fmt::Display for UnknownModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,9 @@ use seawall_lab::explore::{CorpusOptions, ExploreCommand};
 use seawall_lab::litmus::LitmusOptions;
 use seawall_lab::run::RunCommand;
 use seawall_lab::validate::ValidateOptions;
-use seawall_lab::{CompareOptions, FigureOptions, KernelOptions, SweepOptions, WhisperOptions};
+use seawall_lab::{
+    CompareOptions, FigureOptions, KernelOptions, SweepOptions, WhisperOptions, in_words,
+};
 use seawall_report::{Experiment, Form, Output, Progress, command_line, write_results};
 use serde_json::{Value, json};
 use std::any::TypeId;
@@ -79,9 +81,9 @@ commands! {
 
 pub(crate) fn parse<O: Args>(name: &'static str, words: &[String]) -> Result<O, Failure> {
     let command = O::augment_args(Command::new(name)).no_binary_name(true).disable_help_flag(true);
-    let matches = command.try_get_matches_from(words);
+    let matches = command.clone().try_get_matches_from(words);
     let options = matches.and_then(|matches| O::from_arg_matches(&matches));
-    options.map_err(|error| Failure::of_options(&error))
+    options.map_err(|error| Failure::of_options(&in_words(error, &command)))
 }
 
 fn ready<E>(options: &E) -> Result<Ready, Failure>

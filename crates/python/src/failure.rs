@@ -3,7 +3,7 @@
 use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
-use seawall_lab::tip;
+use seawall_lab::{argument, tip};
 
 create_exception!(
     seawall,
@@ -34,7 +34,7 @@ impl Failure {
         if let Some(tip) = tip(error) {
             text += &format!("\n  {tip}");
         }
-        Failure(text)
+        Failure(of_parameter(&text))
     }
 
     /// What is wrong with options, without the advice for a command line.
@@ -43,7 +43,26 @@ impl Failure {
         let advice = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more");
         let lines: Vec<&str> = text.lines().take_while(advice).collect();
         let text = lines.join("\n");
+        let option = argument(error);
+        let text = text.replace(&format!("'{option}'"), &format!("'{}'", parameter(option)));
         Failure(text.trim().trim_start_matches("error: ").to_owned())
+    }
+}
+
+/// The parameter of a function that is the option `--early-stores <N>`: `early_stores`.
+fn parameter(option: &str) -> String {
+    let flag = option.split([' ', '=', '[']).next().unwrap_or_default();
+    match flag.strip_prefix("--") {
+        Some(name) => name.replace('-', "_"),
+        None => option.to_owned(),
+    }
+}
+
+/// A message that begins with an option, but with the parameter in its place.
+fn of_parameter(message: &str) -> String {
+    match message.split_once(' ') {
+        Some((option, rest)) => format!("{} {rest}", parameter(option)),
+        None => message.to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use pyo3::prelude::*;
-use seawall_report::{Finished, Report};
+use seawall_report::{Finished, Report, Room, within};
 
 /// A report that another thread has made.
 pub(crate) type Found = Box<dyn Report + Send + Sync>;
@@ -31,10 +31,11 @@ impl Outcome {
         py.detach(|| self.report.json())
     }
 
-    /// What the command prints.
-    #[getter]
-    fn text(&self, py: Python<'_>) -> String {
-        py.detach(|| self.report.text())
+    /// What the command prints, on a terminal of so many columns if a number is given.
+    #[pyo3(signature = (columns = None))]
+    fn text(&self, py: Python<'_>, columns: Option<usize>) -> String {
+        let room = columns.map(|columns| Room { columns, elsewhere: "or `.text`" });
+        py.detach(|| within(room, || self.report.text()))
     }
 
     /// What the command says beside its results.

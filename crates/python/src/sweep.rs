@@ -168,7 +168,7 @@ fn plan(
     let Some(text) = text else { return Ok(SweepPlan::new(name, out, jobs)?) };
     let table: toml::Table = serde_json::from_str(text)?;
     let out = out.unwrap_or_else(|| format!("{name}.jsonl").into());
-    Ok(SweepPlan::parse(name, &toml::to_string(&table)?, out, jobs)?)
+    Ok(SweepPlan::of_table(name, table, out, jobs)?)
 }
 
 /// Runs the point that `task` describes, and returns its line of the file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import seawall
@@ -117,7 +117,12 @@ def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
         (lambda: seawall.reproduce("micro15-fig1"), "tip: a similar name exists: 'micro15-fig1"),
         (lambda: seawall.compare(workloads=[]), "workloads is empty"),
         (lambda: seawall.compare(designs=["lbpp:epocs=4"]), "epochs"),
-        (lambda: seawall.compare(threads=0), "--threads is 0"),
+        (lambda: seawall.compare(workloads=cast(Any, [3])), "workloads has 3, which is no name"),
+        (lambda: seawall.compare(designs="lbpp:epocs=4"), "tip: a similar name exists: 'epochs'"),
+        (lambda: seawall.compare(threads=0), "threads is 0"),
+        (lambda: seawall.compare(ops=cast(Any, "many")), "'many' for 'ops': give a whole number"),
+        (lambda: seawall.compare(trace_window="5"), "'5' for 'trace_window'"),
+        (lambda: seawall.compare(trace="run.json"), "trace is run.json"),
         (lambda: seawall.compare(mix="ycsb-z"), "ycsb-a"),
         (lambda: seawall.compare(json="/no/such/folder/x.json"), "/no/such/folder/x.json"),
         (lambda: seawall.explore("queue", model="px87"), "px86"),
@@ -126,8 +131,9 @@ def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
         (lambda: seawall.validate(machine="desktop:core.count=1"), "two cores or more"),
         (lambda: seawall.reproduce("no-figure"), "no figure 'no-figure'"),
         (lambda: seawall.sweep("no-sweep"), "no experiment 'no-sweep'"),
-        (lambda: seawall.sweep({"title": "x"}), "machine"),
-        (lambda: seawall.sweep("bsp-sweep-quick", jobs=0), "--jobs is 0"),
+        (lambda: seawall.sweep("bsp-swep"), "tip: a similar name exists: 'bsp-sweep'"),
+        (lambda: seawall.sweep({"title": "x"}), "experiment sweep: missing field `machine`"),
+        (lambda: seawall.sweep("bsp-sweep-quick", jobs=0), "jobs is 0"),
     ],
 )
 def test_a_mistake_is_an_error_that_names_the_thing_and_the_remedy(
@@ -137,7 +143,7 @@ def test_a_mistake_is_an_error_that_names_the_thing_and_the_remedy(
         call()
     message = str(raised.value)
     assert named in message, message
-    assert not message.startswith("error:") and "--help" not in message, message
+    assert not message.startswith(("error:", "--")) and "--help" not in message, message
 
 
 def test_the_message_is_that_of_the_command(seawall_command: Command) -> None:

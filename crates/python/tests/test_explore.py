@@ -101,7 +101,7 @@ def test_what_cannot_be_done_by_workers_is_named() -> None:
             ({"seconds": 3}, "leave out --seconds"),
             ({"shard": "1/2"}, "leave out --shard"),
             ({"json": "/no/such/folder/x"}, "/no/such/folder/x"),
-            ({"searchers": 0}, "--searchers is 0"),
+            ({"searchers": 0}, "searchers is 0"),
         ]:
             with pytest.raises(seawall.Error, match=named):
                 seawall.explore("queue", executor=pool, **options)  # type: ignore[arg-type]

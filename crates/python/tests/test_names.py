@@ -52,3 +52,4 @@ def test_every_list_has_names_that_can_be_used() -> None:
     assert "radix" in seawall.list("kernels") and "px86" in seawall.list("models")
     assert "ycsb-a" in seawall.list("mixes") and seawall.list("corpus")
     assert "micro15-fig11" in seawall.list("figures")
+    assert "bsp-sweep-quick" in seawall.list("experiments")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import seawall
+from test_examples import MORE
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,45 @@ def test_json_lines_are_read_as_they_were_written(table: seawall.Table, here: Pa
             seawall.read(missing)
 
 
+def test_printed_on_a_narrow_terminal_it_leaves_columns_out_and_says_so(
+    table: seawall.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert repr(table) == table.text.rstrip("\n"), "standard output is no terminal here"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    lines = repr(table).splitlines()
+    head = next(line for line in lines if line.startswith("workload"))
+    assert len(head) <= 60 and "mostly" not in head
+    assert "left out" in repr(table) and "or `.text`" in " ".join(lines)
+    assert "mostly" in table.text and "left out" not in table.text
+
+
+def test_a_chart_has_a_curve_or_bars_for_each_value_of_a_column(table: seawall.Table) -> None:
+    matplotlib = pytest.importorskip("matplotlib", reason=MORE)
+    matplotlib.use("svg")
+    curves = table.plot("seed", "stalls.idle", by="design")
+    assert [line.get_label() for line in curves.get_lines()] == ["lb", "lbpp"]
+    assert curves.get_lines()[1].get_ydata() == [table[1]["stalls"]["idle"]]
+    bars: Any = table.plot("workload", "relative", by="design")
+    assert [bar.get_height() for bar in bars.patches] == [row["relative"] for row in table]
+    assert [label.get_text() for label in bars.get_xticklabels()] == ["queue"]
+    assert table.plot("design", "cycles", ax=bars) is bars
+    with pytest.raises(seawall.Error, match="no record has a number 'nothing' beside 'seed'"):
+        table.plot("seed", "nothing")
+
+
+@pytest.mark.parametrize("call, package", [("to_pandas", "pandas"), ("to_polars", "polars")])
+def test_without_their_package_tables_and_charts_are_refused_by_a_remedy(
+    table: seawall.Table, monkeypatch: pytest.MonkeyPatch, call: str, package: str
+) -> None:
+    for name in ("pandas", "polars", "matplotlib"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(seawall.Error, match=f"{call} needs {package}: pip install {package}"):
+        getattr(table, call)()
+    with pytest.raises(seawall.Error, match="plot needs matplotlib: pip install matplotlib"):
+        table.plot("seed", "cycles")
+
+
 def test_without_a_package_for_it_parquet_is_refused_by_a_remedy(
     table: seawall.Table, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,8 +157,8 @@ def test_without_a_package_for_it_parquet_is_refused_by_a_remedy(
 def test_nothing_else_is_loaded_with_the_package() -> None:
     script = (
         "import sys, seawall; "
-        "print(*[m for m in ('pandas', 'polars', 'pyarrow', 'numpy', 'distributed', 'tqdm') "
-        "if m in sys.modules])"
+        "print(*[m for m in ('pandas', 'polars', 'pyarrow', 'numpy', 'distributed', 'tqdm', "
+        "'matplotlib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

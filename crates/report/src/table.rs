@@ -21,8 +21,8 @@ const GAP: u16 = 2;
 pub struct Room {
     /// Its width, in columns.
     pub columns: usize,
-    /// Whether the command has `--json`, which has what is left out.
-    pub has_json: bool,
+    /// What else shows what is left out, as in "or | cat".
+    pub elsewhere: &'static str,
 }
 
 thread_local! {
@@ -171,10 +171,10 @@ fn note(names: &[&str], whole: usize, room: Room) -> String {
     if names.is_empty() {
         return String::new();
     }
-    let json = if room.has_json { ", --json FILE" } else { "" };
     let said = format!(
-        "({} left out; shown by a terminal of {whole} columns, COLUMNS={whole}{json}, or | cat)",
-        names.join(", ")
+        "({} left out; shown by a terminal of {whole} columns, COLUMNS={whole}, {})",
+        names.join(", "),
+        room.elsewhere
     );
     let mut text = String::new();
     let mut line = 0;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn fitted(table: &Table, columns: usize, spare: &[&str]) -> String {
-        let room = Room { columns, has_json: true };
+        let room = Room { columns, elsewhere: "--json FILE, or | cat" };
         within(Some(room), || text_sparing(table, spare))
     }
 
@@ -256,7 +256,7 @@ mod tests {
         let text = fitted(&numbers(), 60, &["mostly"]).replace('\n', " ");
         assert!(text.contains(&format!("COLUMNS={whole}")) && text.contains("--json"), "{text}");
         assert_eq!(fitted(&numbers(), whole, &[]), text_of(&numbers()));
-        let room = Room { columns: 60, has_json: false };
+        let room = Room { columns: 60, elsewhere: "or | cat" };
         let text = within(Some(room), || text_of(&numbers()));
         assert!(text.contains("left out") && !text.contains("--json"), "{text}");
     }

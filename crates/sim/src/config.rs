@@ -256,6 +256,18 @@ pub enum MachineError {
         /// The error with its place and the valid keys.
         source: Box<toml::de::Error>,
     },
+    /// A number to change that the machine does not have.
+    #[error("machine {name}: there is no number {path} to change; at '{key}' there are {known}")]
+    NoNumber {
+        /// Name or path of the machine.
+        name: String,
+        /// The number, as in `llc.banks`.
+        path: String,
+        /// The part of it that there is not.
+        key: String,
+        /// What there is in its place.
+        known: String,
+    },
     /// The values do not describe a machine.
     #[error("machine {name}: {what}")]
     Invalid {

@@ -22,7 +22,7 @@ pub struct DesignEntry {
     pub parameters: fn() -> toml::Table,
     /// The descriptions of its parameters, in the order of declaration.
     pub docs: &'static [ParameterDoc],
-    pub(crate) check: fn(&toml::Table) -> Result<(), String>,
+    pub(crate) check_values: fn(&toml::Table) -> Result<(), String>,
     pub(crate) run: fn(Setup, &toml::Table) -> Result<RunOutcome, SimError>,
 }
 
@@ -35,6 +35,19 @@ impl DesignEntry {
     /// Whether it runs when the user names no design.
     pub fn by_default(&self) -> bool {
         !NAMED_ONLY.contains(&self.name)
+    }
+
+    /// Rejects parameters that it does not have, and values that they cannot have; `design` is what
+    /// messages call it.
+    fn check(&self, design: &str, parameters: &toml::Table) -> Result<(), SimError> {
+        let design = || design.to_owned();
+        let is_known = |key: &str| self.docs.iter().any(|doc| doc.name == key);
+        if let Some(key) = parameters.keys().find(|key| !is_known(key)) {
+            let (key, known) = (key.clone(), params::known(self.docs));
+            return Err(SimError::UnknownParameter { design: design(), key, known });
+        }
+        (self.check_values)(parameters)
+            .map_err(|what| SimError::Parameter { design: design(), what })
     }
 
     /// Its name, followed by its other name in brackets.
@@ -89,7 +102,7 @@ impl Choice {
                 )));
             }
         }
-        (entry.check)(&parameters).map_err(wrong)?;
+        entry.check(name, &parameters)?;
         Ok(Choice { entry, text: text.into(), parameters })
     }
 
@@ -116,8 +129,7 @@ impl Choice {
     pub fn with(&self, key: &str, value: &toml::Value) -> Result<Choice, SimError> {
         let mut parameters = self.parameters.clone();
         parameters.insert(key.into(), value.clone());
-        (self.entry.check)(&parameters)
-            .map_err(|what| SimError::Parameter { design: self.entry.name.into(), what })?;
+        self.entry.check(self.entry.name, &parameters)?;
         let shown = parameters.iter().map(|(key, value)| format!(":{key}={value}"));
         let text = self.entry.name.to_owned() + &shown.collect::<String>();
         Ok(Choice { entry: self.entry, text, parameters })
@@ -165,7 +177,7 @@ static TOY: DesignEntry = DesignEntry {
     model: None,
     parameters: toml::Table::new,
     docs: &[],
-    check: |_| Ok(()),
+    check_values: |_| Ok(()),
     run: |setup, _| toy::run(setup),
 };
 
@@ -189,7 +201,7 @@ macro_rules! designs {
             model: $module::MODEL,
             parameters: || params::table(&$module::Params::default()),
             docs: <$module::Params as params::Parameters>::DOCS,
-            check: |table| params::parse::<$module::Params>(table).map(drop),
+            check_values: |table| params::parse::<$module::Params>(table).map(drop),
             run: |setup, table| {
                 let params = params::parse::<$module::Params>(table);
                 let params = params.expect("checked when it was parsed");

@@ -94,7 +94,17 @@ pub enum SimError {
         /// The known names.
         known: String,
     },
-    /// A parameter of a design is unknown or has a wrong value.
+    /// A design has no such parameter.
+    #[error("design {design}: no parameter '{key}'; {known}")]
+    UnknownParameter {
+        /// The design.
+        design: String,
+        /// The name that was given.
+        key: String,
+        /// The known names, or that there are none.
+        known: String,
+    },
+    /// A parameter of a design is given in a wrong form, or has a wrong value.
     #[error("design {design}: {what}")]
     Parameter {
         /// The design.

@@ -1,6 +1,8 @@
-//! What there is, in words: designs, workloads, kernels, machines, figures, models, known bugs.
+//! What there is, in words: designs, workloads, kernels, machines, figures, models, known
+//! bugs, experiments.
 
 use crate::LabError;
+use crate::commands::sweep::{EXPERIMENTS, SweepPlan};
 use crate::figures::Figure;
 use clap::ValueEnum;
 use seawall_corpus::all_cases;
@@ -32,6 +34,8 @@ pub enum Listing {
     Mixes,
     /// Programs with known bugs
     Corpus,
+    /// Experiments that vary numbers (`seawall sweep`)
+    Experiments,
 }
 
 impl Listing {
@@ -49,6 +53,7 @@ impl Listing {
             Listing::Models => Model::all().map(|model| of(model.name())).collect(),
             Listing::Mixes => MIXES.iter().map(|mix| of(mix.name)).collect(),
             Listing::Corpus => all_cases().map(|case| of(case.about().name)).collect(),
+            Listing::Experiments => EXPERIMENTS.iter().map(|(name, _)| of(name)).collect(),
         }
     }
 
@@ -66,6 +71,7 @@ impl Listing {
             Listing::Corpus => corpus(),
             Listing::Models => models(),
             Listing::Mixes => mixes(),
+            Listing::Experiments => experiments(),
         })
     }
 }
@@ -138,6 +144,16 @@ fn corpus() -> String {
     for about in all_cases().map(|case| case.about()) {
         table.add_row(vec![about.name.to_owned(), about.kind.to_string(), about.what.to_owned()]);
         table.add_row(vec![String::new(), String::new(), about.source.to_owned()]);
+    }
+    text_of(&table)
+}
+
+fn experiments() -> String {
+    let mut table = plain_table(&["experiment", "points", "what it varies"], 1..2);
+    for (name, _) in EXPERIMENTS {
+        let plan = SweepPlan::new(name, None, None).expect("it comes with seawall");
+        let (points, title) = (plan.points().to_string(), plan.title().to_owned());
+        table.add_row(vec![(*name).to_owned(), points, title]);
     }
     text_of(&table)
 }

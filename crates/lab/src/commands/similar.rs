@@ -10,7 +10,7 @@ use seawall_sim::{MachineError, SimError};
 use std::error::Error;
 
 /// From here on two names are alike, of 0 to 1 (Jaro and Winkler).
-const ALIKE: f64 = 0.8;
+const ALIKE: f64 = 0.75;
 
 /// The tip that says which name is most like the one that `error` says is unknown, if one is.
 pub fn tip(error: &(dyn Error + 'static)) -> Option<String> {
@@ -19,23 +19,34 @@ pub fn tip(error: &(dyn Error + 'static)) -> Option<String> {
 
 /// The name most like the one that `error` says is unknown, if one is like it.
 fn similar_name(error: &(dyn Error + 'static)) -> Option<String> {
-    let (name, listing) = unknown(error)?;
-    let known =
-        listing.names().into_iter().map(|known| (strsim::jaro_winkler(name, &known), known));
+    unknown(error).and_then(|(name, known)| most_like(name, known))
+}
+
+/// The one of `known` that is most like `name`, if one is like it.
+pub(crate) fn most_like(name: &str, known: Vec<String>) -> Option<String> {
+    let known = known.into_iter().map(|known| (strsim::jaro_winkler(name, &known), known));
     let best = known.max_by(|(left, _), (right, _)| left.total_cmp(right));
     best.filter(|(likeness, _)| *likeness >= ALIKE).map(|(_, known)| known)
 }
 
-/// The unknown name, and what it was to be a name of.
-fn unknown<'a>(error: &'a (dyn Error + 'static)) -> Option<(&'a str, Listing)> {
-    if let Some(SweepError::Lab(error)) = error.downcast_ref() {
-        return unknown(error);
+/// An unknown name, and those that there are.
+type Unknown<'a> = (&'a str, Vec<String>);
+
+/// The unknown name that an error is about.
+fn unknown<'a>(error: &'a (dyn Error + 'static)) -> Option<Unknown<'a>> {
+    if let Some(error) = error.downcast_ref() {
+        return match error {
+            SweepError::Lab(error) => unknown(error),
+            SweepError::Unknown { name, known } => Some((name, listed(known))),
+            _ => None,
+        };
     }
     if let Some(error) = error.downcast_ref() {
         return match error {
-            LabError::Workload(unknown) => Some((&unknown.name, Listing::Workloads)),
-            LabError::Kernel(unknown) => Some((&unknown.name, Listing::Kernels)),
-            LabError::UnknownFigure { name, .. } => Some((name, Listing::Figures)),
+            LabError::Workload(unknown) => Some((&unknown.name, Listing::Workloads.names())),
+            LabError::Kernel(unknown) => Some((&unknown.name, Listing::Kernels.names())),
+            LabError::UnknownFigure { name, .. } => Some((name, Listing::Figures.names())),
+            LabError::UnknownApplication { name, known } => Some((name, listed(known))),
             LabError::Sim(error) => design(error),
             LabError::Machine(error) => machine(error),
             _ => None,
@@ -43,42 +54,52 @@ fn unknown<'a>(error: &'a (dyn Error + 'static)) -> Option<(&'a str, Listing)> {
     }
     if let Some(error) = error.downcast_ref() {
         return match error {
-            ExploreError::Workload(unknown) => Some((&unknown.name, Listing::Workloads)),
-            ExploreError::Case(unknown) => Some((&unknown.0, Listing::Corpus)),
+            ExploreError::Workload(unknown) => Some((&unknown.name, Listing::Workloads.names())),
+            ExploreError::Case(unknown) => Some((&unknown.0, Listing::Corpus.names())),
             _ => None,
         };
     }
     if let Some(error) = error.downcast_ref() {
         return match error {
+            LitmusError::Unknown { name, families } => Some((name, listed(families))),
+            LitmusError::Model(unknown) => Some((&unknown.0, Listing::Models.names())),
             LitmusError::Sim(error) => design(error),
             LitmusError::Machine(error) => machine(error),
             _ => None,
         };
     }
     if let Some(NativeError::Workload(unknown)) = error.downcast_ref() {
-        return Some((&unknown.name, Listing::Workloads));
+        return Some((&unknown.name, Listing::Workloads.names()));
     }
     error.downcast_ref().and_then(design).or_else(|| error.downcast_ref().and_then(machine))
 }
 
-fn design(error: &SimError) -> Option<(&str, Listing)> {
+fn design(error: &SimError) -> Option<Unknown<'_>> {
     match error {
-        SimError::UnknownDesign { name, .. } => Some((name, Listing::Designs)),
+        SimError::UnknownDesign { name, .. } => Some((name, Listing::Designs.names())),
+        SimError::UnknownParameter { key, known, .. } => Some((key, listed(known))),
         _ => None,
     }
 }
 
-fn machine(error: &MachineError) -> Option<(&str, Listing)> {
+fn machine(error: &MachineError) -> Option<Unknown<'_>> {
     match error {
-        MachineError::Unknown { name, .. } => Some((name, Listing::Machines)),
+        MachineError::Unknown { name, .. } => Some((name, Listing::Machines.names())),
+        MachineError::NoNumber { key, known, .. } => Some((key, listed(known))),
         _ => None,
     }
+}
+
+/// The names of a list as messages have it.
+fn listed(known: &str) -> Vec<String> {
+    known.trim_start_matches("known: ").split(", ").map(str::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CompareOptions, FigureOptions, KernelOptions};
+    use crate::commands::litmus::LitmusOptions;
+    use crate::{CompareOptions, FigureOptions, KernelOptions, SweepOptions, WhisperOptions};
     use seawall_report::Experiment;
 
     fn of<E: Experiment>(options: &E) -> Option<String>
@@ -105,6 +126,24 @@ mod tests {
         assert_eq!(similar_name(&machine).unwrap(), "desktop");
         let kernels = KernelOptions { kernels: names("oceans"), ..KernelOptions::default() };
         assert_eq!(of(&kernels).unwrap(), "ocean");
+        assert_eq!(compare(|it| it.designs = names("lbpp:epocs=3")).unwrap(), "epochs");
+        assert_eq!(compare(|it| it.machine = "micro15:lcc.banks=3".into()).unwrap(), "llc");
+        assert_eq!(compare(|it| it.machine = "micro15:llc.bank=3".into()).unwrap(), "banks");
+        let sweep = SweepOptions {
+            experiment: "bsp-swep".into(),
+            out: None,
+            jobs: None,
+            plot: None,
+            html: None,
+            dask: None,
+        };
+        assert_eq!(of(&sweep).unwrap(), "bsp-sweep");
+        let whisper = WhisperOptions { applications: names("ctre"), ..WhisperOptions::default() };
+        assert_eq!(of(&whisper).unwrap(), "ctree");
+        let litmus = LitmusOptions { tests: names("epohc"), ..LitmusOptions::default() };
+        assert_eq!(of(&litmus).unwrap(), "epoch");
+        let litmus = LitmusOptions { models: names("px68"), ..LitmusOptions::default() };
+        assert_eq!(of(&litmus).unwrap(), "px86");
         let figures = FigureOptions { figures: names("hpca22-fig9"), ..FigureOptions::default() };
         assert_eq!(of(&figures).unwrap(), "hpca22-fig8");
     }

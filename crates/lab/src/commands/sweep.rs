@@ -34,6 +34,7 @@ mod store;
 mod table;
 mod task;
 
+pub(crate) use file::EXPERIMENTS;
 pub use open::OpenSweep;
 pub use task::SweepTask;
 
@@ -233,18 +234,18 @@ impl SweepPlan {
         plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })
     }
 
-    /// The experiment that `text` describes, in TOML; `name` appears in messages.
+    /// The experiment that `table` describes, as a file does; `name` appears in messages.
     ///
     /// # Errors
     /// As [`new`](SweepPlan::new).
-    pub fn parse(
+    pub fn of_table(
         name: &str,
-        text: &str,
+        table: toml::Table,
         out: PathBuf,
         jobs: Option<usize>,
     ) -> Result<SweepPlan, SweepError> {
         check_jobs(jobs)?;
-        let plan = SweepPlan::of(SweepFile::parse(name, text)?, out, jobs);
+        let plan = SweepPlan::of(SweepFile::of_table(name, table)?, out, jobs);
         plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })
     }
 
@@ -313,6 +314,11 @@ impl SweepPlan {
         }
         self.places.push(Place { settings: settings.to_vec(), design, points });
         Ok(())
+    }
+
+    /// What it is about, in a line.
+    pub fn title(&self) -> &str {
+        &self.experiment.title
     }
 
     /// How many points there are.

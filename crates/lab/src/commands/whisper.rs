@@ -231,11 +231,8 @@ fn applications(published: &Published, asked: &[String]) -> Result<Vec<String>, 
     let names = published.programs.iter().map(|program| &program.workload);
     let known: Vec<String> = names.filter(|name| is_there(name)).cloned().collect();
     if let Some(unknown) = asked.iter().find(|name| !known.contains(name)) {
-        return Err(LabError::Option {
-            option: "application",
-            value: unknown.clone(),
-            valid: known.join(", "),
-        });
+        let (name, known) = (unknown.clone(), known.join(", "));
+        return Err(LabError::UnknownApplication { name, known });
     }
     Ok(if asked.is_empty() { known } else { asked.to_vec() })
 }

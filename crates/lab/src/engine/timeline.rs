@@ -6,7 +6,7 @@
 use crate::LabError;
 use clap::Args;
 use seawall_sim::{RunTimeline, Simulation, TimelineWindow};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 mod draw;
@@ -102,6 +102,13 @@ impl Traced {
         operations: Option<u64>,
     ) -> Result<Option<Traced>, LabError> {
         let Some(window) = options.window() else { return Ok(None) };
+        if let Some(file) = options.trace.as_ref().filter(|file| is_json(file)) {
+            return Err(LabError::Option {
+                option: "--trace",
+                value: file.display().to_string(),
+                valid: "the name of a file in Perfetto's protobuf, as in run.perfetto".into(),
+            });
+        }
         let [(point, _)] = named else {
             let first: Vec<&str> = named.iter().take(3).map(|(_, name)| &**name).collect();
             let more = if named.len() > first.len() { ", .." } else { "" };
@@ -126,6 +133,11 @@ impl Traced {
     pub(crate) fn at(traced: Option<Traced>, at: usize) -> Option<TimelineWindow> {
         traced.filter(|traced| traced.point == at).map(|traced| traced.window)
     }
+}
+
+/// Whether a file is named as one of Chrome's JSON, which this is not.
+fn is_json(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end.eq_ignore_ascii_case("json"))
 }
 
 /// What a table says below it.
@@ -189,5 +201,8 @@ mod tests {
         let many = Traced::of(&options("1.."), &two, None).unwrap_err().to_string();
         assert!(many.contains("2 are named") && many.contains("hash under lbpp"), "{many}");
         assert_eq!(Traced::of(&TraceOptions::default(), &two, None).unwrap(), None);
+        let json = TraceOptions { trace: Some("run.JSON".into()), trace_window: None };
+        let refused = Traced::of(&json, &one, None).unwrap_err().to_string();
+        assert!(refused.contains("run.JSON") && refused.contains("protobuf"), "{refused}");
     }
 }

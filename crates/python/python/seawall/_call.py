@@ -114,22 +114,28 @@ def words_of(command: str, options: Mapping[str, Any]) -> list[str]:
         if parameter.annotation == "Optional[Command]":
             value = typed(value)
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            behind = _several(value) if is_list else [os.fspath(value)]
+            behind = _several(name, value) if is_list else [os.fspath(value)]
         elif value != parameter.default:
-            words += _words_of("--" + name.rstrip("_").replace("_", "-"), value, is_list)
+            words += _words_of(name, value, is_list)
     return [*words, "--", *behind] if behind else words
 
 
-def _several(value: Names) -> list[str]:
-    return [value] if isinstance(value, (str, os.PathLike)) else [os.fspath(it) for it in value]
+def _several(parameter: str, value: Names) -> list[str]:
+    """The names that a parameter is given."""
+    names = [value] if isinstance(value, (str, os.PathLike)) else list(value)
+    for name in names:
+        if not isinstance(name, (str, os.PathLike)):
+            raise _seawall.Error(f"{parameter} has {name!r}, which is no name: give texts")
+    return [os.fspath(name) for name in names]
 
 
-def _words_of(flag: str, value: Any, is_list: bool) -> list[str]:
-    """The words that one would type for an option."""
+def _words_of(name: str, value: Any, is_list: bool) -> list[str]:
+    """The words that one would type for the option of a parameter."""
+    flag = "--" + name.rstrip("_").replace("_", "-")
     if isinstance(value, bool):
         return [flag] if value else []
     if is_list:
-        names = ",".join(_several(value))
+        names = ",".join(_several(name, value))
         return [f"{flag}={names}"] if names else []
     return [f"{flag}={value}"]
 

@@ -413,8 +413,8 @@ def reproduce(
 ) -> Table:
     """Measure the figures of the papers, theirs beside ours.
 
-    :param figures: Figures, first parts of their names (s0: all that begin with s0-), or paths of
-        .toml files [default: all]
+    :param figures: Figures, first parts of their names (micro15: all that begin with micro15-), or
+        paths of .toml files [default: all]
     :param all: All figures, as without a name
     :param quick: Run a fifth of the operations or entries, and few records of the logging figures
     :param full: Run as many records of the logging figures, and entries of programs that are

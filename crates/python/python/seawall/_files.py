@@ -76,6 +76,18 @@ def _library(what: str) -> Any:
     raise Error(f"{what} a Parquet file needs polars or pyarrow: pip install polars")
 
 
+def library(name: str, what: str) -> Any:
+    """A package that `what` needs, and that the user has or not."""
+    package = name.split(".")[0]
+    try:
+        importlib.import_module(package)
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise Error(f"{what} needs {package}: pip install {package}") from error
+
+
 def columns_of(records: Sequence[Record]) -> list[str]:
     """The names of the columns, in the order in which records first have them."""
     return list(dict.fromkeys(name for record in records for name in record))

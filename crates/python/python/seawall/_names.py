@@ -10,7 +10,8 @@ from typing import Any, Literal
 from . import _seawall
 
 What = Literal[
-    "designs", "workloads", "kernels", "machines", "figures", "models", "mixes", "corpus"
+    "designs", "workloads", "kernels", "machines", "figures", "models", "mixes", "corpus",
+    "experiments",
 ]
 
 
@@ -80,7 +81,8 @@ def design(name: str, /, **changes: object) -> Design:
 
 
 def list(what: What, /) -> builtins.list[str]:
-    """The names of all designs, workloads, kernels, machines, figures, models, mixes or cases."""
+    """The names of all designs, workloads, kernels, machines, figures, models, mixes, experiments,
+    or cases of the corpus."""
     return _seawall.names(what)
 
 

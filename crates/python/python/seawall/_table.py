@@ -5,16 +5,20 @@ from __future__ import annotations
 import html
 import json
 import os
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union, overload
+from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
-from ._files import columns_of, lines_of, parquet_writer, split
+from ._files import columns_of, library, lines_of, parquet_writer, split
+from ._plot import plot
 from ._seawall import Error
 
 if TYPE_CHECKING:
     import pandas
     import polars
+    from matplotlib.axes import Axes
 
     from ._seawall import Outcome
 
@@ -51,17 +55,31 @@ class Records(Sequence[Record]):
         Columns with dictionaries stay as they are, or become one column for each of their keys with
         ``flat=True``: ``stalls`` becomes ``stalls.busy``, ``stalls.fence`` and so on.
         """
-        import pandas
-
+        package = library("pandas", "to_pandas")
         if flat:
-            return pandas.json_normalize(self.to_dicts())
-        return pandas.DataFrame(self.to_dicts(), columns=self.columns)
+            frame: pandas.DataFrame = package.json_normalize(self.to_dicts())
+        else:
+            frame = package.DataFrame(self.to_dicts(), columns=self.columns)
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
         """A ``polars.DataFrame``, which needs polars; dictionaries become structs."""
-        import polars
+        package = library("polars", "to_polars")
+        frame: polars.DataFrame = package.DataFrame(self.to_dicts(), infer_schema_length=None)
+        return frame
 
-        return polars.DataFrame(self.to_dicts(), infer_schema_length=None)
+    def plot(
+        self, x: str, y: str, *, by: Optional[str] = None, ax: Optional[Axes] = None
+    ) -> Axes:
+        """Draws column ``y`` over column ``x``, which needs matplotlib; returns the axes.
+
+        Where ``x`` is a number there is a curve for each value of column ``by``, else there are
+        bars. ``parameters.stores`` is the key ``stores`` of the dictionaries in ``parameters``.
+        Records without one of the values are left out.
+
+        :param ax: Axes of matplotlib to draw into [default: new ones]
+        """
+        return plot(self._records, x, y, by, ax)
 
     def to_parquet(self, path: Union[str, os.PathLike[str]]) -> None:
         """Writes a Parquet file, whole or not at all, by polars or pyarrow: one of them is needed.
@@ -114,7 +132,7 @@ class Table(Records):
     @property
     def text(self) -> str:
         """What the command prints."""
-        return self._outcome.text
+        return self._outcome.text()
 
     @property
     def notes(self) -> list[str]:
@@ -136,7 +154,14 @@ class Table(Records):
         return {name or "plot.svg": svg for name, svg in self._outcome.plots()}
 
     def __repr__(self) -> str:
-        return self.text.rstrip("\n")
+        return self._outcome.text(_terminal_columns()).rstrip("\n")
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text)}</pre>"
+
+
+def _terminal_columns() -> Optional[int]:
+    """The width of the terminal on which tables are printed, if they are printed on one."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns

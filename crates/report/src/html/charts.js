@@ -336,7 +336,8 @@ class ChartOf {
       make("div", { className: "panel" }, this.isOnly ? null : make("h4", {}, name), holders[at]);
     const old = this.views;
     this.views = [];
-    this.panels.replaceChildren(...names.map(titled));
+    const none = make("p", { className: "faint" }, "No row fits the filters.");
+    this.panels.replaceChildren(...(rows.length ? names.map(titled) : [none]));
     old.forEach((view) => view.finalize());
     for (const [at, name] of names.entries()) {
       const of = rows.filter((row) => this.panelOf(row) === name);

@@ -100,7 +100,7 @@ class SectionOf {
     });
     const open = (event) => {
       const line = event.target.closest("tr");
-      if (line && (event.type === "click" || event.key === "Enter" || event.key === " ")) {
+      if (line?.dataset.row && (event.type === "click" || event.key === "Enter" || event.key === " ")) {
         event.preventDefault();
         showRow(this, this.rows[line.dataset.row]);
       }
@@ -129,7 +129,9 @@ class SectionOf {
     const rows = this.visible();
     this.count.textContent = rows.length === this.rows.length ? `${rows.length} rows` :
       `${rows.length} of ${this.rows.length} rows`;
-    this.body.replaceChildren(...rows.map((row) => this.line(row)));
+    const none = make("tr", { className: "none" }, make("td", { colSpan: this.columns.length },
+      "No row fits the filters."));
+    this.body.replaceChildren(...(rows.length ? rows.map((row) => this.line(row)) : [none]));
     return rows;
   }
 

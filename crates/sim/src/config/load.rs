@@ -56,7 +56,12 @@ impl Machine {
         let invalid = |what: String| MachineError::Invalid { name: name.into(), what };
         let mut table = toml::Table::try_from(self).map_err(|error| invalid(error.to_string()))?;
         for (path, value) in settings {
-            set(&mut table, path, value).map_err(invalid)?;
+            set(&mut table, path, value).map_err(|(key, known)| MachineError::NoNumber {
+                name: name.into(),
+                path: path.clone(),
+                key,
+                known,
+            })?;
         }
         let mut machine: Machine = table.try_into().map_err(|source| MachineError::Parse {
             name: name.into(),
@@ -125,8 +130,9 @@ const OPTIONAL: [&str; 6] = [
     "memory.dram.write_line_cycles",
 ];
 
-/// Replaces the value at `path`, which must be present or be an optional one.
-fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), String> {
+/// Replaces the value at `path`, which must be present or be an optional one. If it is not, says
+/// which key there is not, and those that there are.
+fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), (String, String)> {
     let (mut table, mut rest) = (table, path);
     loop {
         let (key, inner) = rest.split_once('.').map_or((rest, None), |(k, rest)| (k, Some(rest)));
@@ -146,10 +152,7 @@ fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), S
                 return Ok(());
             }
             _ => {
-                return Err(format!(
-                    "there is no number {path} to change; at '{key}' there are {}",
-                    known.join(", ")
-                ));
+                return Err((key.to_owned(), known.join(", ")));
             }
         }
     }

@@ -63,10 +63,10 @@ pub(crate) fn known(docs: &[ParameterDoc]) -> String {
 }
 
 pub(crate) fn parse<P: Parameters>(given: &Table) -> Result<P, String> {
-    for (key, value) in given {
-        let doc = P::DOCS.iter().find(|doc| doc.name == key);
-        let doc = doc.ok_or_else(|| format!("no parameter '{key}'; {}", known(P::DOCS)))?;
-        fits(doc, P::names(key), value)?;
+    for doc in P::DOCS {
+        if let Some(value) = given.get(doc.name) {
+            fits(doc, P::names(doc.name), value)?;
+        }
     }
     let params: P =
         given.clone().try_into().map_err(|error: toml::de::Error| error.message().to_string())?;

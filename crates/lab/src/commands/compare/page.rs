@@ -46,15 +46,8 @@ impl Comparison {
     }
 
     fn page_notes(&self) -> Vec<HtmlNote> {
-        let crashed: u64 = self.cells.iter().map(|cell| cell.crashes).sum();
-        let said = match self.broken() {
-            0 => HtmlNote::plain(format!(
-                "{crashed} crashes injected, recovered twice and checked: none broke."
-            )),
-            broken => HtmlNote::bad(format!(
-                "{crashed} crashes injected, recovered and checked: {broken} BROKEN."
-            )),
-        };
+        let said = self.crashes_said() + ".";
+        let said = if self.broken() == 0 { HtmlNote::plain(said) } else { HtmlNote::bad(said) };
         let mut notes = vec![said];
         if self.is_partial {
             let (done, all) = (self.cells.len(), self.plan.points.len());

@@ -130,12 +130,18 @@ impl Comparison {
         text
     }
 
+    /// How many crashes there were, and what came of them.
+    pub(super) fn crashes_said(&self) -> String {
+        let crashes: u64 = self.cells.iter().map(|cell| cell.crashes).sum();
+        let crashed = format!("{crashes} crash{}", if crashes == 1 { "" } else { "es" });
+        match self.broken() {
+            0 => format!("{crashed} injected, recovered twice and checked: none broke"),
+            broken => format!("{crashed} injected, recovered and checked: {broken} BROKEN"),
+        }
+    }
+
     fn crash_summary(&self) -> String {
-        let crashed: u64 = self.cells.iter().map(|cell| cell.crashes).sum();
-        let mut text = match self.broken() {
-            0 => format!("{crashed} crashes injected, recovered twice and checked: none broke"),
-            broken => format!("{crashed} crashes injected, recovered and checked: {broken} BROKEN"),
-        };
+        let mut text = self.crashes_said();
         if self.cells.iter().any(|cell| !cell.is_crashed()) {
             text += "; - where a design promises nothing";
         }

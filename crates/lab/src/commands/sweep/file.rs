@@ -17,7 +17,7 @@ use std::path::Path;
 use toml::Value;
 
 /// The experiments that come with seawall: name and text.
-const EXPERIMENTS: &[(&str, &str)] = &[
+pub(crate) const EXPERIMENTS: &[(&str, &str)] = &[
     ("bsp-sweep", include_str!("../../../experiments/bsp-sweep.toml")),
     ("bsp-sweep-quick", include_str!("../../../experiments/bsp-sweep-quick.toml")),
 ];
@@ -241,6 +241,14 @@ impl SweepFile {
     pub(super) fn parse(name: &str, text: &str) -> Result<SweepFile, SweepError> {
         let wrong = |what: String| SweepError::Experiment { name: name.into(), what };
         let text: Text = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        SweepFile::read(text).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// What the text of a file would say, as a table.
+    pub(super) fn of_table(name: &str, table: toml::Table) -> Result<SweepFile, SweepError> {
+        let wrong = |what: String| SweepError::Experiment { name: name.into(), what };
+        let text: Text =
+            table.try_into().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
         SweepFile::read(text).map_err(|error| wrong(error.to_string()))
     }
 

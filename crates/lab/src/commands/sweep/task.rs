@@ -202,7 +202,8 @@ mod tests {
     "#;
 
     fn open(folder: &std::path::Path, name: &str) -> OpenSweep {
-        let plan = SweepPlan::parse("test", TEXT, folder.join(name), None).unwrap();
+        let plan =
+            SweepPlan::of_table("test", TEXT.parse().unwrap(), folder.join(name), None).unwrap();
         OpenSweep::open(plan, &Arc::default()).unwrap()
     }
 
