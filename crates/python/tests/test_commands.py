@@ -125,7 +125,7 @@ def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
         (lambda: seawall.compare(trace="run.json"), "trace is run.json"),
         (lambda: seawall.compare(mix="ycsb-z"), "ycsb-a"),
         (lambda: seawall.compare(json="/no/such/folder/x.json"), "/no/such/folder/x.json"),
-        (lambda: seawall.explore("queue", model="px87"), "px86"),
+        (lambda: seawall.explore("queue", model="px87"), "tip: a similar name exists: 'px86'"),
         (lambda: seawall.litmus(long=True, crashes=3), "cannot be used with"),
         (lambda: seawall.kernels("lu", machine="micro14"), "micro15, desktop"),
         (lambda: seawall.validate(machine="desktop:core.count=1"), "two cores or more"),

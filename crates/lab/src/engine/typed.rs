@@ -6,6 +6,7 @@ use crate::commands::similar::most_like;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
+use seawall_memory::UnknownModel;
 use seawall_workloads::UnknownMix;
 use std::error::Error as Cause;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -48,14 +49,22 @@ fn remedy(cause: &(dyn Cause + 'static)) -> Option<&'static str> {
 }
 
 fn tip(error: &Error, options: &Command) -> Option<String> {
-    if let Some(UnknownMix(name)) = error.source().and_then(|cause| cause.downcast_ref()) {
-        let similar = most_like(name, Listing::Mixes.names())?;
+    if let Some((name, listing)) = error.source().and_then(unknown) {
+        let similar = most_like(name, listing.names())?;
         return Some(format!("a similar name exists: '{similar}'"));
     }
     let word = argument(error);
     let names_workloads = options.get_arguments().any(|it| it.get_long() == Some("workloads"));
     let is_word = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
     (is_word && names_workloads).then(|| format!("workloads are named with '--workloads {word}'"))
+}
+
+/// The name that there is not, and what it was to be a name of.
+fn unknown<'a>(cause: &'a (dyn Cause + 'static)) -> Option<(&'a str, Listing)> {
+    if let Some(UnknownMix(name)) = cause.downcast_ref() {
+        return Some((name, Listing::Mixes));
+    }
+    cause.downcast_ref().map(|UnknownModel(name)| (&**name, Listing::Models))
 }
 
 #[cfg(test)]
