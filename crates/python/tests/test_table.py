@@ -60,7 +60,7 @@ def test_polars_has_the_same_rows_and_columns(table: seawall.Table) -> None:
 
 
 def test_pandas_has_the_same_rows_and_columns(table: seawall.Table) -> None:
-    pytest.importorskip("pandas", reason="it needs NumPy, which the tests do without")
+    pytest.importorskip("pandas", reason=MORE)
     assert list(table.to_pandas().columns) == table.columns
     flat = table.to_pandas(flat=True)
     assert any("." in name for name in flat.columns), list(flat.columns)
