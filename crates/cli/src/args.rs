@@ -1,6 +1,8 @@
 //! What can be typed: the commands, each with the options that its experiment has.
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use seawall_lab::bench::{BenchOptions, CcBenchOptions, DimmBenchOptions};
 use seawall_lab::explore::{CorpusOptions, ExploreBenchOptions, ExploreCommand};
@@ -9,7 +11,7 @@ use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::RunCommand;
 use seawall_lab::validate::ValidateOptions;
 use seawall_lab::{
-    CompareOptions, FigureOptions, KernelOptions, Listing, SweepOptions, WhisperOptions,
+    CompareOptions, FigureOptions, KernelOptions, Listing, SweepOptions, WhisperOptions, in_words,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,6 +30,40 @@ use std::path::PathBuf;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// What was typed; the process ends with a message if that is no command.
+    pub(crate) fn typed() -> Cli {
+        Cli::try_parse().unwrap_or_else(|error| {
+            let all = Cli::command();
+            let name = std::env::args().nth(1).unwrap_or_default();
+            let options = all.find_subcommand(name).unwrap_or(&all);
+            with_tip(in_words(error, options), &all).exit()
+        })
+    }
+}
+
+/// Adds which commands have the option that one has not.
+fn with_tip(mut error: clap::Error, all: &clap::Command) -> clap::Error {
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option,
+        _ => return error,
+    };
+    let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let has = |command: &&clap::Command| {
+        command.get_arguments().any(|argument| argument.get_long() == Some(name))
+    };
+    let with: Vec<String> = all
+        .get_subcommands()
+        .filter(has)
+        .map(|command| format!("seawall {}", command.get_name()))
+        .collect();
+    if !with.is_empty() && error.get(ContextKind::SuggestedArg).is_none() {
+        let tip = StyledStr::from(format!("--{name} is an option of: {}", with.join(", ")));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 #[derive(Debug, Subcommand)]

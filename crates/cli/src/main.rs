@@ -14,8 +14,7 @@ mod shell;
 mod stop;
 mod terminal;
 
-use clap::{CommandFactory, Parser};
-use seawall_lab::{EndWithoutMemory, ignore_size_limit, in_words, tip};
+use seawall_lab::{EndWithoutMemory, ignore_size_limit, tip};
 use seawall_report::tell;
 use std::process::ExitCode;
 
@@ -28,7 +27,7 @@ fn main() -> ExitCode {
         return code;
     }
     ignore_size_limit();
-    let outcome = run::run(typed().command);
+    let outcome = run::run(args::Cli::typed().command);
     match outcome {
         Ok(verdict) => verdict.into(),
         Err(error) => {
@@ -46,13 +45,4 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// What was typed; or what is wrong with it is said, and the process ends.
-fn typed() -> args::Cli {
-    args::Cli::try_parse().unwrap_or_else(|error| {
-        let all = args::Cli::command();
-        let name = std::env::args().nth(1).unwrap_or_default();
-        in_words(error, all.find_subcommand(name).unwrap_or(&all)).exit()
-    })
 }

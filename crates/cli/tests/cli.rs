@@ -203,7 +203,6 @@ fn an_error_says_its_cause_once() {
 #[test]
 fn options_of_workloads_are_refused_beside_a_program_of_others() {
     let options = [
-        "--ribbon=always",
         "--defragment=ffccd",
         "--cost=libpmemobj",
         "--workloads=hash",
@@ -214,6 +213,7 @@ fn options_of_workloads_are_refused_beside_a_program_of_others() {
     for option in options {
         refuses(&["compare", "--program", "true", option], &["cannot be used with", "--program"]);
     }
+    refuses(&["explore", "--program", "true", "--ribbon"], &["is an option of: seawall compare"]);
 }
 
 #[test]

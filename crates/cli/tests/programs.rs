@@ -25,6 +25,8 @@ mod page;
 mod profile;
 #[path = "programs/racy.rs"]
 mod racy;
+#[path = "programs/ribbon.rs"]
+mod ribbon;
 #[path = "programs/trace.rs"]
 mod trace;
 #[path = "programs/twins.rs"]

@@ -35,15 +35,15 @@ mod kept;
 mod ribbon;
 
 pub(crate) use ribbon::check as check_ribbon;
-pub(crate) use ribbon::mode_parser;
 pub use ribbon::{CellRibbon, Flushed};
+pub(crate) use ribbon::{command as ribbon_flags, mode_parser, summary as ribbon_summary};
 pub use seawall_ribbon::EarlyStores;
 
 /// The most memory that a simulated program may have: the host keeps a few copies of it.
 pub(crate) const BYTES_MAX: u64 = 4 << 30;
 
 /// What is behind the name of a design where threads have a Ribbon.
-const RIBBON_LABEL: &str = "+ribbon";
+pub(crate) const RIBBON_LABEL: &str = "+ribbon";
 
 /// What to run, and how.
 #[derive(Clone, Debug)]

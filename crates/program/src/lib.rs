@@ -25,7 +25,7 @@ pub use no_process::{check, serve};
 #[cfg(target_arch = "x86_64")]
 pub use process::{check, serve};
 pub use request::{
-    Answer, BrokenCrash, CodeAddress, CrashAfter, Fences, From, Judge, Persistent, Place,
+    Answer, Asks, BrokenCrash, CodeAddress, CrashAfter, Fences, From, Judge, Persistent, Place,
     PlaceTime, Ran, Request, Start, Timed, UnseenStore,
 };
 pub use spawn::{ProgramError, Run, run, serve_by, server};

@@ -19,6 +19,7 @@ mod parts;
 mod profile;
 mod regions;
 mod registers;
+mod ribbon;
 mod runtime;
 mod stacks;
 mod sweep;
@@ -33,6 +34,7 @@ use self::image::symbol;
 use self::lifecycle::clear_counters;
 use self::pages::pages;
 use self::profile::Profile;
+use self::ribbon::Crew;
 use self::runtime::{SPACE_BYTES, THREADS_MAX, runtime};
 use self::watch::Watch;
 use crate::request::{
@@ -108,6 +110,7 @@ pub fn check(image: &Path, entry: &str, pool: &Path) -> ! {
         start,
         machine: CHECKED_ON.into(),
         design: "volatile".into(),
+        ribbon: None,
         persistent: Persistent::Files,
         fences: Fences::Order,
         from: From::Start,
@@ -157,7 +160,10 @@ fn run(request: &Request) -> Result<Ran, String> {
     let machine = Machine::load(&request.machine).map_err(|error| error.to_string())?;
     let design = Choice::parse(&request.design).map_err(|error| error.to_string())?;
     let runtime = runtime();
-    let cores = machine.core.count.min(THREADS_MAX);
+    let flushers = request.ribbon.as_ref().map_or(0, |ribbon| ribbon.flushers as usize);
+    let cores = machine.core.count.saturating_sub(flushers).min(THREADS_MAX);
+    let crew = request.ribbon.as_ref().map(|options| Crew::new(options, cores)).transpose();
+    let crew = crew.map_err(|error| error.to_string())?;
     runtime.cores.set(cores);
     runtime.slots.set(cores);
     runtime.persistent.set(request.persistent);
@@ -169,18 +175,10 @@ fn run(request: &Request) -> Result<Ran, String> {
     }
     let is_first = request.from == From::Start;
 
-    let watch = Rc::new(RefCell::new(Watch::new(request, cores)));
-    let mut programs: Vec<Program> = vec![Box::new(move |memory| {
-        let call = move || loaded.run(is_first);
-        // SAFETY: the handle lives as long as its fiber.
-        unsafe { threads::run(0, memory, call) };
-    })];
-    for core in 1..cores {
-        programs.push(Box::new(move |memory| {
-            // SAFETY: as above.
-            unsafe { threads::run(core, memory, || {}) };
-        }));
-    }
+    let watch = Rc::new(RefCell::new(Watch::new(request, cores + flushers)));
+    let mut programs: Vec<Program> =
+        (0..cores).map(|core| of_core(core, crew.clone(), move || loaded.run(is_first))).collect();
+    programs.extend(crew.iter().flat_map(Crew::flushers));
     let space = HostSpace { pm_bytes: SPACE_BYTES, dram_bytes: SPACE_BYTES };
     let mut simulation = Simulation::of_host(&machine, &design, space).at_most(request.cycles_max);
     if request.judge != Judge::Nobody {
@@ -204,11 +202,28 @@ fn run(request: &Request) -> Result<Ran, String> {
     };
     let timeline = outcome.timeline.take();
     let ran = answer(&outcome, &mut watch.borrow_mut(), spent);
+    let ran = Ran { ribbon: crew.and_then(|crew| crew.counts()), ..ran };
     if let Some(timeline) = timeline {
         keep(timeline, ran.cores, &request.folder)
             .map_err(|error| format!("cannot keep its timeline: {error}"))?;
     }
     Ok(ran)
+}
+
+/// What a core of the program does: `main` on the first one, then whatever threads are started.
+fn of_core(core: usize, crew: Option<Rc<Crew>>, main: impl FnOnce() + 'static) -> Program {
+    Box::new(move |memory| match &crew {
+        // SAFETY: the handle lives as long as its fiber.
+        None => unsafe { threads::run(core, memory, main) },
+        Some(crew) => {
+            let joined = crew.core(memory);
+            if core == 0 {
+                joined.join();
+            }
+            // SAFETY: as above.
+            unsafe { threads::run(core, &joined, main) };
+        }
+    })
 }
 
 /// Writes the timeline of the first `cores` cores, which are those that ran a thread.
@@ -318,6 +333,7 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         cycles: outcome.cycles,
         stalls,
         counters: outcome.counters.clone(),
+        ribbon: None,
         cores: used.len(),
         threads: runtime.threads_started.get(),
         instructions: runtime.instructions.get(),
@@ -325,6 +341,7 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         stores_in_cuts: watch.stores_in_cuts(),
         broken: watch.broken(),
         stored: runtime.stored.each_ref().map(Cell::get),
+        asked: runtime.asked.get(),
         unseen: runtime.unseen.count(),
         unseen_stores: places
             .map(|(at, site)| UnseenStore {

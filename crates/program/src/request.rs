@@ -1,6 +1,7 @@
 //! What the process that runs a program is asked, and what it answers: files of JSON.
 
 use crate::explore::Serving;
+use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_sim::{Counters, Cycle, RunTimeline, SiteTime, Stalls, TimelineWindow};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -118,6 +119,8 @@ pub struct Request {
     pub machine: String,
     /// The design with its parameters.
     pub design: String,
+    /// A Ribbon for the threads of the program, if there is one: for as many as cores are left.
+    pub ribbon: Option<RibbonOptions>,
     /// What is persistent.
     pub persistent: Persistent,
     /// What a fence asks.
@@ -187,6 +190,15 @@ pub struct PlaceTime {
     pub time: SiteTime,
 }
 
+/// How often a program asked for its stores to be durable, or ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asks {
+    /// Lines that it flushed.
+    pub flushes: u64,
+    /// Fences.
+    pub fences: u64,
+}
+
 /// What became of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
@@ -198,6 +210,8 @@ pub struct Ran {
     pub stalls: Stalls,
     /// The counters.
     pub counters: Counters,
+    /// What the Ribbon did in all of the run, if there was one.
+    pub ribbon: Option<RibbonCounts>,
     /// Cores that ran a thread at some time.
     pub cores: usize,
     /// Threads that the program started, `main` included.
@@ -212,6 +226,9 @@ pub struct Ran {
     pub broken: Vec<BrokenCrash>,
     /// Words stored: to all memory, and to persistent memory.
     pub stored: [u64; 2],
+    /// Flushes of persistent memory, and fences, that the program asked for; those of functions
+    /// that stand for the C library's too. The same whatever the design makes of them.
+    pub asked: Asks,
     /// Stores to persistent memory that no instrumented instruction made.
     pub unseen: u64,
     /// The first of them.

@@ -4,6 +4,7 @@ use super::RibbonOptions;
 
 seawall_runtime::flaws! {
     /// A bug that can be planted in a Ribbon.
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     RibbonFlaw {
         /// A flusher counts lines as done before its fence.
         DoneBeforeFence,

@@ -88,7 +88,7 @@ pub use dirtiness::{Dirtiness, DirtinessMemory, DirtyCounts};
 #[cfg(feature = "flaws")]
 pub use flaws::RibbonFlaw;
 pub use flusher::{Flusher, FlusherStep};
-pub use memory::RibbonMemory;
+pub use memory::{RibbonMemory, StoreBelow};
 pub use pool::{RibbonCounters, RibbonPool, RibbonPoolError};
 pub use source::{
     EarlyRibbon, EarlySource, EarlyStores, SAMPLE_EVERY, SAMPLE_EVERY_MAX, Taken,
@@ -121,6 +121,7 @@ const SHARED: u64 = u64::MAX;
 
 /// Whether threads leave flushes to the flushers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Mode {
     /// Each thread measures what a line costs it with flushers and without, and with lines cleaned
     /// early and without if they may be, and does what is cheaper. On a machine without time: both.
@@ -148,6 +149,7 @@ impl Mode {
 
 /// How a [`Ribbon`] is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RibbonOptions {
     /// Application threads: 1 to [`THREADS_MAX`]. Their `Memory::thread` is below this.
     pub threads: u64,
@@ -182,6 +184,7 @@ pub struct RibbonOptions {
     pub window: u64,
     /// A planted bug, to test the checks.
     #[cfg(feature = "flaws")]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub flaw: RibbonFlaw,
 }
 
@@ -357,8 +360,11 @@ impl Ribbon {
         Ribbon::placed(options, |bytes| Ok(arena.dram(bytes)))
     }
 
-    /// The same where `take` returns the DRAM, in one piece.
-    fn placed<E: From<RibbonError>>(
+    /// The same where `take` returns so many bytes of DRAM, in one piece.
+    ///
+    /// # Errors
+    /// When an option is out of its range, or what `take` says.
+    pub fn placed<E: From<RibbonError>>(
         options: &RibbonOptions,
         take: impl FnOnce(u64) -> Result<Addr, E>,
     ) -> Result<Ribbon, E> {

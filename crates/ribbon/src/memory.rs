@@ -14,9 +14,11 @@ use seawall_memory::{Addr, Fence, Line, Memory, MemoryExt, lines_of};
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
+mod below;
 mod seam;
 mod stores;
 
+pub use below::StoreBelow;
 use stores::Seen;
 
 /// Fences with lines from one publishing of the counts to the next.

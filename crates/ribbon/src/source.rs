@@ -16,6 +16,7 @@ pub const SAMPLE_EVERY_MAX: u32 = 1 << 20;
 
 /// Which stores early cleaning sees, of those that pass the threads' handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum EarlyStores {
     /// None: nothing is cleaned early.
     #[default]

@@ -36,8 +36,7 @@ pub struct CellRibbon {
     /// Run designs with flushes (clwb) once more, with flushes left to other threads, where that
     /// pays, always, or never (and count)
     #[arg(long = "ribbon", required = false, value_parser = mode_parser(), value_name = "MODE",
-          num_args = 0..=1, require_equals = true, default_missing_value = "auto",
-          conflicts_with = "command")]
+          num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     #[serde(serialize_with = "mode_text", deserialize_with = "mode")]
     pub mode: Mode,
     /// Let them clean lines early, where that pays: all that are stored to, and skip the flush
@@ -73,7 +72,7 @@ fn early<'de, D: Deserializer<'de>>(text: D) -> Result<EarlyStores, D::Error> {
 }
 
 impl CellRibbon {
-    /// The same for the threads of a [`Point`].
+    /// The same for the threads of a [`Point`], or of a program.
     pub fn options(&self) -> RibbonOptions {
         let CellRibbon { flushers, mode, early } = *self;
         let (period, window) = if mode == Mode::Auto { (PERIOD, WINDOW) } else { (0, 0) };
@@ -82,7 +81,7 @@ impl CellRibbon {
 }
 
 /// The options of `seawall compare` that give such a Ribbon, each after a space.
-pub(super) fn command(options: &RibbonOptions) -> String {
+pub(crate) fn command(options: &RibbonOptions) -> String {
     let mut text = format!(" --ribbon={} --flushers {}", options.mode.name(), options.flushers);
     if options.early != EarlyStores::None {
         let _ = write!(text, " --early={}", options.early);
@@ -103,14 +102,48 @@ pub struct Flushed {
 
 impl Flushed {
     pub(crate) fn of(cell: &super::Cell) -> Option<Flushed> {
-        let counts = cell.ribbon?;
+        cell.ribbon.map(Flushed::of_counts)
+    }
+
+    pub(crate) fn of_counts(counts: RibbonCounts) -> Flushed {
         let share = |count: u64| 100.0 * count as f64 / counts.asked().max(1) as f64;
-        Some(Flushed {
+        Flushed {
             by_flushers: share(counts.by_flushers),
             skipped: share(counts.skipped),
             cleaned: share(counts.cleaned),
-        })
+        }
     }
+}
+
+/// What is said of a Ribbon below a table: what it is, how lines were flushed in each of these
+/// cells, and which designs are without.
+pub(crate) fn summary(
+    ribbon: &CellRibbon,
+    cells: impl Iterator<Item = (String, Flushed)>,
+    without: &[String],
+) -> String {
+    let CellRibbon { flushers, mode, early } = ribbon;
+    let where_they_run = match flushers {
+        1 => "1 flusher on a core of its own".to_owned(),
+        count => format!("{count} flushers on cores of their own"),
+    };
+    let early = match early {
+        EarlyStores::None => String::new(),
+        early => format!(", lines cleaned early by {early}"),
+    };
+    let mut text = format!("ribbon: {}, {where_they_run}{early}\n", mode.name());
+    for (cell, Flushed { by_flushers, skipped, cleaned }) in cells {
+        let _ = writeln!(
+            text,
+            "  {cell}: {by_flushers:.0} % of the lines flushed by flushers, {skipped:.0} % \
+             skipped, {cleaned:.0} % cleaned early"
+        );
+    }
+    if !without.is_empty() {
+        let _ =
+            writeln!(text, "  without, as programs flush no lines there: {}", without.join(", "));
+    }
+    text
 }
 
 /// A Ribbon that is placed, and how many threads have left it.

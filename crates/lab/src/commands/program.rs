@@ -6,6 +6,7 @@
 //! user's check, or to the recording of the run where nothing is annotated (MICRO'15, section 7.2).
 
 use crate::LabError;
+use crate::cell::{CellRibbon, RIBBON_LABEL, ribbon_flags};
 use crate::commands::compare::plan::CompareOptions;
 use crate::commands::compare::plan::designs;
 use crate::commands::kernels::{KERNEL_BASELINE, KernelOptions};
@@ -14,11 +15,13 @@ use crate::engine::options::{CRASHES_MAX, check_jobs, in_range};
 use crate::engine::spent::Spent;
 use crate::engine::timeline::{TraceOptions, Traced, draw};
 use clap::{Args, ValueEnum};
+use seawall_memory::Addr;
 use seawall_program::{Fences, From, Persistent, Ran};
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
     json_lines, one_plot,
 };
+use seawall_ribbon::{Ribbon, RibbonError};
 use seawall_sim::{Choice, Counters, Machine, RunTimeline, TimelineWindow};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use std::sync::atomic::AtomicBool;
 
 mod cell;
 mod command;
+mod doubts;
 mod native;
 mod output;
 mod page;
@@ -162,6 +166,10 @@ pub struct ProgramExperiment {
     face: &'static str,
     designs: Vec<String>,
     default_designs: &'static [&'static str],
+    /// Each design with flushes is run again with this Ribbon.
+    ribbon: Option<CellRibbon>,
+    /// Designs that are run again with these.
+    beside: Vec<(String, CellRibbon)>,
     baseline: Option<String>,
     default_baseline: &'static str,
     machine: String,
@@ -184,6 +192,8 @@ impl CompareOptions {
             face: "compare",
             designs: self.designs.clone(),
             default_designs: &[],
+            ribbon: self.ribbon.clone(),
+            beside: Vec::new(),
             baseline: self.baseline.clone(),
             default_baseline: COMPARE_BASELINE,
             machine: self.machine_name(),
@@ -208,6 +218,8 @@ impl KernelOptions {
             face: "kernels",
             designs: self.designs.clone(),
             default_designs: &super::kernels::DESIGNS,
+            ribbon: None,
+            beside: Vec::new(),
             baseline: Some(self.baseline.clone()),
             default_baseline: KERNEL_BASELINE,
             machine: self.machine_name(),
@@ -223,11 +235,31 @@ impl KernelOptions {
     }
 }
 
-/// A design to run the program under.
+/// A design to run the program under, and the Ribbon of its threads, if they have one.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramPoint {
     program: String,
     design: Choice,
+    ribbon: Option<CellRibbon>,
+}
+
+impl ProgramPoint {
+    /// The design with its parameters, as in `clwb`, or in `clwb+ribbon` where there is one.
+    fn label(&self) -> String {
+        let ribbon = if self.ribbon.is_some() { RIBBON_LABEL } else { "" };
+        format!("{}{ribbon}", self.design.text)
+    }
+
+    /// The same with all that the Ribbon is, as in `clwb --ribbon=always --flushers 4`.
+    fn key(&self) -> String {
+        run_key(&self.design.text, self.ribbon.as_ref())
+    }
+}
+
+/// A run of a program: its design, and the options that give its Ribbon.
+pub(crate) fn run_key(design: &str, ribbon: Option<&CellRibbon>) -> String {
+    let flags = ribbon.map(|ribbon| ribbon_flags(&ribbon.options())).unwrap_or_default();
+    format!("{design}{flags}")
 }
 
 impl Piece for ProgramPoint {
@@ -236,7 +268,7 @@ impl Piece for ProgramPoint {
     }
 
     fn design(&self) -> String {
-        self.design.text.clone()
+        self.label()
     }
 }
 
@@ -256,6 +288,8 @@ pub struct ProgramPlan {
     seconds: u64,
     machine_name: String,
     baseline: String,
+    /// The Ribbon that some of the points have, if all have the same.
+    ribbon: Option<CellRibbon>,
     points: Vec<ProgramPoint>,
     crashes: u64,
     seed: u64,
@@ -267,7 +301,7 @@ pub struct ProgramPlan {
 impl ProgramPlan {
     /// What is recorded of a point, if something is.
     fn window(&self, point: &ProgramPoint) -> Option<TimelineWindow> {
-        let at = self.points.iter().position(|one| one.design.text == point.design.text)?;
+        let at = self.points.iter().position(|one| one.key() == point.key())?;
         Traced::at(self.traced, at)
     }
 }
@@ -275,7 +309,7 @@ impl ProgramPlan {
 /// What became of a program under a design.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramCell {
-    design: Choice,
+    point: ProgramPoint,
     /// The run that is measured.
     ran: Ran,
     /// The run that was crashed, if its crashes are judged.
@@ -322,8 +356,8 @@ impl ProgramCell {
 }
 
 impl Programs {
-    fn cell(&self, design: &str) -> Option<&ProgramCell> {
-        self.cells.iter().find(|cell| cell.design.text == design)
+    fn cell(&self, label: &str) -> Option<&ProgramCell> {
+        self.cells.iter().find(|cell| cell.point.label() == label)
     }
 
     fn relative(&self, cell: &ProgramCell) -> Option<f64> {
@@ -331,11 +365,11 @@ impl Programs {
         Some(cell.ran.cycles as f64 / baseline.ran.cycles as f64)
     }
 
-    /// Each design with its cycles, and its conflicts between threads and within one.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = (&str, u64, [u64; 2])> {
-        self.cells.iter().map(|ProgramCell { design, ran, .. }| {
+    /// Each [run](run_key) with its cycles, and its conflicts between threads and within one.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (String, u64, [u64; 2])> {
+        self.cells.iter().map(|ProgramCell { point, ran, .. }| {
             let Counters { conflicts_inter, conflicts_intra, .. } = ran.counters;
-            (&*design.text, ran.cycles, [conflicts_inter, conflicts_intra])
+            (point.key(), ran.cycles, [conflicts_inter, conflicts_intra])
         })
     }
 
@@ -353,39 +387,76 @@ impl Programs {
         self.cells.iter().find_map(|cell| {
             let timeline = cell.ran.timeline.as_ref()?;
             let program = self.plan.command.name();
-            Some((format!("{program} under {}", cell.design.text), timeline))
+            Some((format!("{program} under {}", cell.point.label()), timeline))
         })
     }
 }
 
 impl ProgramExperiment {
-    fn choices(&self) -> Result<(String, Vec<Choice>), LabError> {
+    /// Runs these designs again with these Ribbons.
+    pub(crate) fn with_ribbons(self, beside: Vec<(String, CellRibbon)>) -> ProgramExperiment {
+        ProgramExperiment { beside, ..self }
+    }
+
+    /// The baseline, and all points.
+    fn points(&self, program: &str) -> Result<(String, Vec<ProgramPoint>), LabError> {
         let default: Vec<String> = self.default_designs.iter().map(|name| (*name).into()).collect();
         let named = if self.designs.is_empty() { &default } else { &self.designs };
-        let mut choices = designs(named)?;
-        let has = |name: &str| choices.iter().any(|choice| choice.text == name);
+        let choices = designs(named)?;
+        let point =
+            |design: Choice, ribbon| ProgramPoint { program: program.into(), design, ribbon };
+        if self.ribbon.is_some() && !choices.iter().any(Choice::needs_flushes) {
+            let names: Vec<&str> = choices.iter().map(|design| &*design.text).collect();
+            return Err(LabError::NothingToFlush { design: names.join(", ") });
+        }
+        let mut points = Vec::new();
+        for design in choices {
+            let ribbon = self.ribbon.clone().filter(|_| design.needs_flushes());
+            points.push(point(design.clone(), None));
+            points.extend(ribbon.map(|ribbon| point(design, Some(ribbon))));
+        }
+        let has = |name: &str| points.iter().any(|point| point.label() == name);
         let baseline = match &self.baseline {
             Some(name) => name.clone(),
             None if has(self.default_baseline) => self.default_baseline.into(),
-            None => choices[0].text.clone(),
+            None => points[0].label(),
         };
         if !has(&baseline) {
-            choices.insert(0, Choice::parse(&baseline)?);
+            points.insert(0, point(Choice::parse(&baseline)?, None));
         }
-        Ok((baseline, choices))
+        for (design, ribbon) in &self.beside {
+            points.push(point(Choice::parse(design)?, Some(ribbon.clone())));
+        }
+        Ok((baseline, points))
     }
 
-    /// The point to record: that of the only design, besides a baseline that was not named.
+    /// The point to record: that of the only design, besides a baseline that was not named; of
+    /// designs that run again with a Ribbon, those runs.
     fn traced(&self, points: &[ProgramPoint], baseline: &str) -> Result<Option<Traced>, LabError> {
+        let has_ribbon = points.iter().any(|point| point.ribbon.is_some());
         let is_named = |point: &ProgramPoint| {
             let text = &point.design.text;
-            text != baseline || self.designs.contains(text) || points.len() == 1
+            let is_named = text != baseline || self.designs.contains(text) || points.len() == 1;
+            is_named && (point.ribbon.is_some() || !has_ribbon)
         };
         let named = points.iter().enumerate().filter(|(_, point)| is_named(point));
-        let name = |point: &ProgramPoint| format!("{} under {}", point.program, point.design.text);
+        let name = |point: &ProgramPoint| format!("{} under {}", point.program, point.label());
         let named: Vec<_> = named.map(|(at, point)| (at, name(point))).collect();
         // How many operations a program reports is not known before it runs.
         Traced::of(&self.trace, &named, Some(u64::MAX))
+    }
+
+    /// Refuses Ribbons that cannot be, or whose flushers leave the program no core.
+    fn check_ribbons(&self, machine: &Machine) -> Result<(), LabError> {
+        let cores = machine.core.count as u64;
+        for ribbon in self.ribbon.iter().chain(self.beside.iter().map(|(_, ribbon)| ribbon)) {
+            let flushers = ribbon.flushers;
+            if flushers >= cores {
+                return Err(LabError::Flushers { threads: 1, flushers, cores });
+            }
+            Ribbon::placed(&ribbon.options(), |_| Ok::<_, RibbonError>(Addr::NULL))?;
+        }
+        Ok(())
     }
 }
 
@@ -398,12 +469,12 @@ impl Experiment for ProgramExperiment {
         let options = &self.options;
         let text = options.command.as_deref().unwrap_or_default();
         let command = ProgramCommand::parse("--program", text)?;
-        Machine::load(&self.machine)?;
+        self.check_ribbons(&Machine::load(&self.machine)?)?;
         in_range("--crashes", self.crashes, 0, CRASHES_MAX)?;
         let seconds = options.seconds.unwrap_or(SECONDS);
         in_range("--program-seconds", seconds, 1, u64::MAX)?;
         check_jobs(self.jobs)?;
-        let (baseline, choices) = self.choices()?;
+        let (baseline, points) = self.points(command.name())?;
         let persistent = match (options.pm, self.is_unannotated) {
             (Some(PmChoice::Files), _) | (None, false) => Persistent::Files,
             (Some(PmChoice::Heap), _) => Persistent::Heap,
@@ -420,9 +491,6 @@ impl Experiment for ProgramExperiment {
             (Some(FromChoice::Threads), _) | (None, true) => From::Threads,
         };
         let fences = FenceChoice::fences(options.fence);
-        let program = command.name().to_owned();
-        let point = |design| ProgramPoint { program: program.clone(), design };
-        let points: Vec<ProgramPoint> = choices.into_iter().map(point).collect();
         let traced = self.traced(&points, &baseline)?;
         Ok(ProgramPlan {
             face: self.face,
@@ -438,6 +506,7 @@ impl Experiment for ProgramExperiment {
             seconds,
             machine_name: self.machine.clone(),
             baseline,
+            ribbon: self.ribbon.clone(),
             points,
             crashes: self.crashes,
             seed: self.seed,

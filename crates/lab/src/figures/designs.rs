@@ -342,8 +342,18 @@ impl DesignFigure {
 
     /// The programs beside its workloads.
     fn wanted(&self) -> Option<Wanted<'_>> {
-        let designs = self.series.iter().map(|series| &*series.design).collect();
-        Some(Wanted { figure: &self.name, file: self.programs.as_deref()?, designs })
+        let baseline = self.baseline.as_deref().unwrap_or_default();
+        let runs = move |name: &str| {
+            let series = self.series.iter();
+            let both = series.flat_map(|series| {
+                [
+                    (series.baseline_of(name, baseline), None),
+                    (series.design_of(name), series.ribbon.as_ref()),
+                ]
+            });
+            both.collect()
+        };
+        Some(Wanted { figure: &self.name, file: self.programs.as_deref()?, runs: Box::new(runs) })
     }
 
     /// The workloads, and behind them the programs for which none stands.

@@ -325,8 +325,9 @@ impl KernelFigure {
 
     /// The programs beside its kernels.
     fn wanted(&self) -> Option<Wanted<'_>> {
-        let designs = self.series.iter().map(|series| &*series.design).collect();
-        Some(Wanted { figure: &self.name, file: self.programs.as_deref()?, designs })
+        let designs = self.series.iter().map(|series| &*series.design);
+        let designs = std::iter::once(&*self.baseline).chain(designs).collect();
+        Some(Wanted::under(&self.name, self.programs.as_deref()?, designs))
     }
 
     /// Its kernels.
@@ -483,7 +484,8 @@ impl View<'_> {
     /// What stands beside the mean of the kernels.
     fn of_programs(&self, value: f64) -> ProgramValue {
         let again = self.programs.is_some_and(MeasuredPrograms::are_again);
-        ProgramValue { name: text::WITH_PROGRAMS.into(), value, held: true, again }
+        let (name, doubts) = (text::WITH_PROGRAMS.into(), Vec::new());
+        ProgramValue { name, value, held: true, again, doubts }
     }
 
     fn record(

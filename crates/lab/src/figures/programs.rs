@@ -5,9 +5,10 @@
 //! day that they name. `--programs` runs them again where a user has them.
 
 use crate::LabError;
+use crate::cell::CellRibbon;
 use crate::commands::kernels::KernelOptions;
 use crate::commands::kernels::point::Extent;
-use crate::commands::program::{FromChoice, PmChoice, ProgramExperiment, ProgramOptions};
+use crate::commands::program::{FromChoice, PmChoice, ProgramExperiment, ProgramOptions, run_key};
 use crate::engine::jobs::Runner;
 use crate::figures::FigureOptions;
 use seawall_report::Experiment;
@@ -69,11 +70,14 @@ struct MeasuredProgram {
     /// It is compared with the paper, and not only shown.
     #[serde(default = "yes")]
     held: bool,
-    /// By design.
+    /// By design and, where the threads have a Ribbon, the options of `compare` that give it.
     runs: BTreeMap<String, ProgramRun>,
     /// They are of today.
     #[serde(skip)]
     again: bool,
+    /// What shows then that code of it was not compiled with `seawall cc`.
+    #[serde(skip)]
+    doubts: Vec<String>,
 }
 
 /// What of a program's memory is persistent, as `--pm` has it.
@@ -108,13 +112,40 @@ pub struct ProgramValue {
     pub held: bool,
     /// Run now, not read from a file.
     pub again: bool,
+    /// What shows then that code of it was not compiled with `seawall cc`, so that its flushes and
+    /// fences were not seen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
 }
 
-/// The programs that a figure has beside its own, and the designs that they run under.
+/// What is said below a figure of programs that were run again.
+pub(super) fn doubts_text<'a>(
+    programs: impl Iterator<Item = (&'a str, &'a ProgramValue)>,
+) -> String {
+    let mut said = BTreeSet::new();
+    for (name, program) in programs {
+        said.extend(program.doubts.iter().map(|doubt| format!("  WARNING: {name}: {doubt}\n")));
+    }
+    said.into_iter().collect()
+}
+
+/// Designs, and the Ribbons beside them.
+pub(super) type ProgramRuns<'a> = Vec<(&'a str, Option<&'a CellRibbon>)>;
+
+/// The programs that a figure has beside its own.
 pub(super) struct Wanted<'a> {
     pub(super) figure: &'a str,
     pub(super) file: &'a str,
-    pub(super) designs: Vec<&'a str>,
+    /// What the program of a name runs under.
+    pub(super) runs: Box<dyn Fn(&str) -> ProgramRuns<'a> + 'a>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Programs that all run under these designs.
+    pub(super) fn under(figure: &'a str, file: &'a str, designs: Vec<&'a str>) -> Wanted<'a> {
+        let runs = move |_: &str| designs.iter().map(|design| (*design, None)).collect();
+        Wanted { figure, file, runs: Box::new(runs) }
+    }
 }
 
 /// An error if `folder` has none of the programs of these files.
@@ -150,10 +181,9 @@ pub(super) fn of(
         let wrong = |what| LabError::Figure { name: (*figure).to_owned(), what };
         let mut programs = load(file).map_err(wrong)?;
         if let Some(folder) = &options.programs {
-            let of_file = wanted.iter().filter(|other| other.file == *file);
-            let designs: BTreeSet<&str> =
-                of_file.flat_map(|other| &other.designs).copied().collect();
-            is_whole &= programs.run(folder, &designs, options, runner)?;
+            let of_file: Vec<&Wanted<'_>> =
+                wanted.iter().filter(|other| other.file == *file).collect();
+            is_whole &= programs.run(folder, &of_file, options, runner)?;
         }
         all.insert((*file).to_owned(), programs);
     }
@@ -168,11 +198,12 @@ pub(super) fn load(name: &str) -> Result<MeasuredPrograms, String> {
 }
 
 impl MeasuredPrograms {
-    /// Runs those programs again that are in `folder`; returns whether all were.
+    /// Runs those programs again that are in `folder`, under what they were run under before;
+    /// returns whether all were.
     fn run(
         &mut self,
         folder: &Path,
-        designs: &BTreeSet<&str>,
+        wanted: &[&Wanted<'_>],
         options: &FigureOptions,
         runner: &Runner<'_>,
     ) -> Result<bool, LabError> {
@@ -181,10 +212,12 @@ impl MeasuredPrograms {
             if !program.file(folder).is_file() {
                 continue;
             }
+            let Repeated { designs, beside } = program.repeated(wanted);
+            let baseline = Some(baseline.clone()).filter(|it| designs.contains(it));
             let of_program = KernelOptions {
-                designs: designs.iter().map(|&design| design.to_owned()).collect(),
+                baseline: baseline.or(designs.first().cloned()).unwrap_or_default(),
+                designs,
                 machine: machine.clone(),
-                baseline: baseline.clone(),
                 crashes: 0,
                 seed: options.seed,
                 jobs: options.jobs,
@@ -193,18 +226,18 @@ impl MeasuredPrograms {
                 ..KernelOptions::default()
             };
             let Some(experiment) = of_program.of_program() else { continue };
-            let plan = experiment.plan()?;
+            let plan = experiment.with_ribbons(beside).plan()?;
             let ran = ProgramExperiment::run(plan, runner.progress, runner.stop)?;
             if ran.is_partial() {
                 return Ok(false);
             }
             program.runs = ran
                 .runs()
-                .map(|(design, cycles, conflicts)| {
-                    (design.to_owned(), ProgramRun { cycles, conflicts: Some(conflicts) })
+                .map(|(run, cycles, conflicts)| {
+                    (run, ProgramRun { cycles, conflicts: Some(conflicts) })
                 })
                 .collect();
-            program.again = true;
+            (program.again, program.doubts) = (true, ran.doubts());
         }
         Ok(true)
     }
@@ -216,14 +249,20 @@ impl MeasuredPrograms {
 
     /// What the programs of that name took under a design, over the baseline.
     pub(super) fn values(&self, name: &str, design: &str) -> Vec<ProgramValue> {
+        self.values_over(name, design, &self.baseline)
+    }
+
+    /// What they took in that run, over another one.
+    pub(super) fn values_over(&self, name: &str, run: &str, baseline: &str) -> Vec<ProgramValue> {
         let of_name = self.programs.iter().filter(|program| program.name == name);
         let values = of_name.filter_map(|program| {
-            let cycles = |design: &str| Some(program.runs.get(design)?.cycles as f64);
+            let cycles = |run: &str| Some(program.runs.get(run)?.cycles as f64);
             Some(ProgramValue {
                 name: program.label(),
-                value: cycles(design)? / cycles(&self.baseline)?,
+                value: cycles(run)? / cycles(baseline)?,
                 held: program.held,
                 again: program.again,
+                doubts: program.doubts.clone(),
             })
         });
         values.collect()
@@ -299,7 +338,8 @@ impl MeasuredPrograms {
                     program.name
                 ));
             }
-            for design in program.runs.keys() {
+            for run in program.runs.keys() {
+                let design = run.split(' ').next().unwrap_or_default();
                 Choice::parse(design).map_err(|error| error.to_string())?;
             }
         }
@@ -307,7 +347,29 @@ impl MeasuredPrograms {
     }
 }
 
+/// What a program is run under again: designs, and designs with Ribbons.
+#[derive(Default)]
+struct Repeated {
+    designs: Vec<String>,
+    beside: Vec<(String, CellRibbon)>,
+}
+
 impl MeasuredProgram {
+    fn repeated(&self, wanted: &[&Wanted<'_>]) -> Repeated {
+        let (mut repeated, mut known) = (Repeated::default(), BTreeSet::new());
+        for (design, ribbon) in wanted.iter().flat_map(|wanted| (wanted.runs)(&self.name)) {
+            let key = run_key(design, ribbon);
+            if !self.runs.contains_key(&key) || !known.insert(key) {
+                continue;
+            }
+            match ribbon {
+                None => repeated.designs.push(design.to_owned()),
+                Some(ribbon) => repeated.beside.push((design.to_owned(), ribbon.clone())),
+            }
+        }
+        repeated
+    }
+
     fn label(&self) -> String {
         match &self.variant {
             Some(variant) => format!("program, {variant}"),

@@ -161,6 +161,7 @@ extern "C" fn sync(at: u64, bytes: usize, _flags: c_int) -> i64 {
             let lines = page.max(synced.start)..(page + PAGE).min(synced.end);
             lines.step_by(LINE_BYTES as usize).for_each(|line| events::flush(thread, line));
         }
+        runtime().count_fence();
         thread.through(|machine| machine.fence(Fence::Drain));
     }
     0
@@ -203,12 +204,14 @@ extern "C" fn output(number: u64) {
 
 extern "C" fn order() {
     if let Some(thread) = simulated() {
+        runtime().count_fence();
         thread.through(|machine| machine.fence(Fence::Order));
     }
 }
 
 extern "C" fn drain() {
     if let Some(thread) = simulated() {
+        runtime().count_fence();
         thread.through(|machine| machine.fence(Fence::Drain));
     }
 }

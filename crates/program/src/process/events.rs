@@ -5,6 +5,7 @@
 //! the value, and if the host's memory has another one, the program must be made to see the
 //! machine's ([`values`](super::values)).
 
+use crate::process::machine::Machine;
 use crate::process::masks::selected;
 use crate::process::pages::pages;
 use crate::process::registers::Registers;
@@ -78,10 +79,7 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
         LOCKED => lock(thread, at, bytes),
         STREAM => thread.pending.set(Some(Pending::stream(at, bytes))),
         CLWB | CLFLUSH_OPT => flush(thread, at),
-        CLFLUSH => {
-            flush(thread, at);
-            thread.through(|machine| machine.fence(Fence::Order));
-        }
+        CLFLUSH => flush_by(thread, at, |machine, line| machine.flush_in_order(line)),
         SFENCE => fence(thread),
         MFENCE => {
             fence(thread);
@@ -186,11 +184,18 @@ fn frame(thread: &Thread, stack: u64, loads: u64, stores: u64) {
 }
 
 pub(crate) fn flush(thread: &Thread, at: u64) {
+    flush_by(thread, at, |machine, line| machine.flush(line));
+}
+
+fn flush_by(thread: &Thread, at: u64, flush: impl FnOnce(&dyn Machine, u64)) {
     let line = at & !(LINE_BYTES - 1);
     pages().know(thread, line, LINE_BYTES);
     take_over_line(thread, line);
+    if pages().is_persistent(line) {
+        runtime().count_flush();
+    }
     thread.issued(1);
-    thread.through(|machine| machine.flush(line));
+    thread.through(|machine| flush(machine, line));
 }
 
 /// The program's `sfence`.
@@ -199,6 +204,7 @@ pub(crate) fn fence(thread: &Thread) {
         Fences::Order => Fence::Order,
         Fences::Drain => Fence::Drain,
     };
+    runtime().count_fence();
     thread.issued(1);
     thread.through(|machine| machine.fence(fence));
 }

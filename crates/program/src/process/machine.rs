@@ -24,6 +24,11 @@ pub(crate) trait Machine {
     /// Ends it: with the new words, or without a store.
     fn unlock(&self, at: u64, bytes: usize, words: Option<[u64; 2]>);
     fn flush(&self, line: u64);
+    /// A flush that is ordered by itself (`clflush`).
+    fn flush_in_order(&self, line: u64) {
+        self.flush(line);
+        self.fence(Fence::Order);
+    }
     fn fence(&self, fence: Fence);
     /// Waits until all earlier stores are visible, and all earlier loads are complete.
     fn full_fence(&self);

@@ -158,6 +158,16 @@ impl Pages {
         pages
     }
 
+    /// Whether `at` is in persistent memory that is known.
+    #[inline]
+    pub(crate) fn is_persistent(&self, at: u64) -> bool {
+        let number = at / PAGE;
+        match self.cached[number as usize % CACHED].get() {
+            (cached, Some(page)) if cached == number => page.is_pm,
+            _ => self.known(at).is_some_and(|page| page.is_pm),
+        }
+    }
+
     /// A page that is known.
     pub(crate) fn known(&self, at: u64) -> Option<&'static Page> {
         self.known.borrow().get(&(at / PAGE)).copied()

@@ -10,7 +10,7 @@ use crate::process::machine::Machine;
 use crate::process::profile::Profile;
 use crate::process::stacks;
 use crate::process::unseen::Unseen;
-use crate::request::{Answer, Fences, Persistent};
+use crate::request::{Answer, Asks, Fences, Persistent};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 
@@ -173,6 +173,7 @@ pub(crate) struct Runtime {
     pub(crate) patches: Cell<u64>,
     /// Words stored, to all memory and to persistent memory.
     pub(crate) stored: [Cell<u64>; 2],
+    pub(crate) asked: Cell<Asks>,
     pub(crate) host_fs: Cell<u64>,
     pub(crate) system_call: Cell<Option<SystemCall>>,
     /// The loaded image.
@@ -217,6 +218,7 @@ pub(crate) fn runtime() -> &'static Runtime {
         instructions: Cell::new(0),
         patches: Cell::new(0),
         stored: [const { Cell::new(0) }; 2],
+        asked: Cell::default(),
         host_fs: Cell::new(stacks::fs()),
         system_call: Cell::new(None),
         image: Cell::new(std::ptr::null_mut()),
@@ -229,6 +231,17 @@ pub(crate) fn runtime() -> &'static Runtime {
 }
 
 impl Runtime {
+    /// The program flushes a line of persistent memory.
+    pub(crate) fn count_flush(&self) {
+        let Asks { flushes, fences } = self.asked.get();
+        self.asked.set(Asks { flushes: flushes + 1, fences });
+    }
+
+    pub(crate) fn count_fence(&self) {
+        let Asks { flushes, fences } = self.asked.get();
+        self.asked.set(Asks { flushes, fences: fences + 1 });
+    }
+
     /// Words are about to be stored to a page.
     #[inline]
     pub(crate) fn count_stores(&self, words: u64, is_pm: bool) {

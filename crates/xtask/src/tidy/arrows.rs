@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cc", &[]),
     ("clib", &[]),
     ("libpmem", &["memory", "native", "ribbon"]),
-    ("program", &["cc", "memory", "fiber", "sim", "explore"]),
+    ("program", &["cc", "memory", "fiber", "ribbon", "sim", "explore"]),
     ("any", &["memory", "native", "runtime", "ribbon", "sim", "explore", "workloads"]),
     (
         "lab",

@@ -3,13 +3,12 @@
 //! Shares of time are of the time until each thread finishes, so a row's `busy`, `memory`, `lock`
 //! and `persist` add up to 100. The last words name the persistency reasons behind `persist`.
 
-use crate::cell::{Cell, CellRibbon, Flushed, Point};
+use crate::cell::{Cell, Flushed, Point, ribbon_summary};
 use crate::commands::compare::Comparison;
 use crate::engine::spent::Groups;
 use crate::engine::timeline::summary;
 use comfy_table::Table;
 use seawall_report::{plain_table, text_sparing};
-use seawall_ribbon::EarlyStores;
 use std::fmt::Write;
 
 /// Columns that a narrow terminal can do without, in this order.
@@ -90,29 +89,9 @@ impl Comparison {
 
     /// What the Ribbon is, how lines were flushed, and which designs have none.
     fn ribbon_summary(&self) -> String {
-        let Some(CellRibbon { flushers, mode, early }) = &self.plan.ribbon else {
-            return String::new();
-        };
-        let where_they_run = match flushers {
-            1 => "1 flusher on a core of its own".to_owned(),
-            count => format!("{count} flushers on cores of their own"),
-        };
-        let early = match early {
-            EarlyStores::None => String::new(),
-            early => format!(", lines cleaned early by {early}"),
-        };
-        let mode = mode.name();
-        let mut text = format!("ribbon: {mode}, {where_they_run}{early}\n");
-        for cell in &self.cells {
-            if let Some(Flushed { by_flushers, skipped, cleaned }) = Flushed::of(cell) {
-                let (workload, design) = (&cell.point.workload, cell.point.label());
-                let _ = writeln!(
-                    text,
-                    "  {workload} under {design}: {by_flushers:.0} % of the lines flushed by \
-                     flushers, {skipped:.0} % skipped, {cleaned:.0} % cleaned early"
-                );
-            }
-        }
+        let Some(ribbon) = &self.plan.ribbon else { return String::new() };
+        let cells = self.cells.iter();
+        let cells = cells.filter_map(|cell| Some((cell.point.cell_name(), Flushed::of(cell)?)));
         let points = self
             .plan
             .points
@@ -120,14 +99,7 @@ impl Comparison {
             .take_while(|point| point.workload == self.plan.points[0].workload);
         let without: Vec<String> =
             points.filter(|point| !point.design.needs_flushes()).map(Point::label).collect();
-        if !without.is_empty() {
-            let _ = writeln!(
-                text,
-                "  without, as programs flush no lines there: {}",
-                without.join(", ")
-            );
-        }
-        text
+        ribbon_summary(ribbon, cells, &without)
     }
 
     /// How many crashes there were, and what came of them.

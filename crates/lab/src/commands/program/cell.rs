@@ -5,6 +5,7 @@ use super::native::{self, Native, unreadable};
 use super::output::Output;
 use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, profile, sites};
 use crate::LabError;
+use crate::cell::CellRibbon;
 use crate::engine::timeline::TRACE_BYTES_MAX;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -68,7 +69,7 @@ impl Bench {
         native: &Native,
         stop: &AtomicBool,
     ) -> Result<ProgramCell, LabError> {
-        let name = |what: &str| format!("{what}-{}", point.design.text.replace(['/', ':'], "_"));
+        let name = |what: &str| format!("{what}-{}", point.key().replace(['/', ':', ' '], "_"));
         let ran = self.once(plan, point, &name("run"), (Vec::new(), Judge::Nobody), stop)?;
         let judge = self.judge(plan, point);
         let crashed = if plan.crashes == 0 || judge == Judge::Nobody {
@@ -96,8 +97,8 @@ impl Bench {
             let places = unseen.iter().take(3).map(|place| format!("\n  {place}")).collect();
             return Err(LabError::Unseen { program, words, places });
         }
-        let design = point.design.clone();
-        Ok(ProgramCell { design, ran, crashed, wrong, differs, printed, unseen, profile })
+        let point = point.clone();
+        Ok(ProgramCell { point, ran, crashed, wrong, differs, printed, unseen, profile })
     }
 
     fn judge(&self, plan: &ProgramPlan, point: &ProgramPoint) -> Judge {
@@ -138,6 +139,7 @@ impl Bench {
             },
             machine: plan.machine_name.clone(),
             design: point.design.text.clone(),
+            ribbon: point.ribbon.as_ref().map(CellRibbon::options),
             persistent: plan.persistent,
             fences: plan.fences,
             from: plan.from,
@@ -157,7 +159,7 @@ impl Bench {
         seawall_program::run(&run, stop).map_err(|error| match error {
             ProgramError::Stopped => SimError::Stopped.into(),
             ProgramError::Failed { program, what, places } => {
-                let program = format!("under {}: {program}", point.design.text);
+                let program = format!("under {}: {program}", point.label());
                 let what = what + &sites::threads(&self.image, &places);
                 ProgramError::Failed { program, what, places }.into()
             }

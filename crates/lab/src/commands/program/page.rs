@@ -41,7 +41,7 @@ impl Programs {
     }
 
     fn page_notes(&self) -> Vec<HtmlNote> {
-        let lines = self.crash_summary();
+        let lines = self.ribbon_summary() + &self.crash_summary();
         let is_bad = |line: &str| line.contains("BROKEN") || line.contains("WRONG");
         let notes = lines.lines().map(|line| HtmlNote { text: line.into(), is_bad: is_bad(line) });
         let opaque = self.opaque.iter().map(|part| {
@@ -54,7 +54,7 @@ impl Programs {
         let crashes = (cell.crashed.as_ref().map(|ran| ran.crashes), cell.broken());
         let millions = |count: u64| json!(count as f64 / 1e6);
         let row = HtmlRow::new([
-            ("design", json!(cell.design.text)),
+            ("design", json!(cell.point.label())),
             ("time", json!(self.relative(cell))),
             ("mcycles", millions(cell.ran.cycles)),
             ("minstr", millions(cell.ran.instructions)),

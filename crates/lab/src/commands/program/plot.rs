@@ -1,6 +1,6 @@
 //! `--plot` of a program: time over the baseline, and where it went.
 
-use super::Programs;
+use super::{ProgramPoint, Programs};
 use crate::engine::spent::PARTS;
 use seawall_report::{Bars, Group};
 
@@ -10,7 +10,8 @@ pub(super) const CUT: f64 = 1.2;
 impl Programs {
     /// Draws the program under each design.
     pub(super) fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
-        let designs: Vec<&str> = self.plan.points.iter().map(|point| &*point.design.text).collect();
+        let labels: Vec<String> = self.plan.points.iter().map(ProgramPoint::label).collect();
+        let designs: Vec<&str> = labels.iter().map(String::as_str).collect();
         let cells = || designs.iter().map(|design| self.cell(design));
         let ratios: Vec<Option<f64>> = cells().map(|cell| self.relative(cell?)).collect();
         let group = Group {

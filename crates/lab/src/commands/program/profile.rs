@@ -213,8 +213,8 @@ impl Programs {
         let before = self.cell(WITHOUT_PERSISTENCE).and_then(|cell| cell.profile.as_ref());
         let mut text = String::new();
         for (cell, profile) in cells {
-            let before = before.filter(|_| cell.design.text != WITHOUT_PERSISTENCE);
-            let design = &cell.design.text;
+            let before = before.filter(|_| cell.point.label() != WITHOUT_PERSISTENCE);
+            let design = cell.point.label();
             let _ = writeln!(text, "\nwhere the time goes under {design}, by line\n");
             text += &text_of(&lines(profile, before));
             let _ = writeln!(text, "\nwhere the time goes under {design}, by function\n");
@@ -242,7 +242,7 @@ impl Programs {
                 let call = place.call.iter().map(|call| format!("{};", plain(call)));
                 let line = place.line();
                 let line = if line.is_empty() { NOWHERE.into() } else { plain(&line) };
-                let stack = format!("{};{};{line};", cell.design.text, plain(&place.function));
+                let stack = format!("{};{};{line};", cell.point.label(), plain(&place.function));
                 let stack = stack + &call.collect::<String>();
                 for (cycles, reason) in reasons(time).iter().filter(|(cycles, _)| *cycles > 0) {
                     let _ = writeln!(text, "{stack}{reason} {cycles}");

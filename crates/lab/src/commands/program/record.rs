@@ -4,8 +4,9 @@
 
 use super::profile::ProfileRecord;
 use super::{Judged, ProgramCell, Programs};
+use crate::cell::{CellRibbon, Flushed};
 use crate::commands::kernels::{counters_of, parameters_of};
-use seawall_program::{Fences, From, Persistent};
+use seawall_program::{Asks, Fences, From, Persistent};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -15,10 +16,16 @@ use serde_json::{Map, Value, json};
 pub struct ProgramRecord {
     /// The command, as it was typed.
     pub program: String,
-    /// The design with its parameters, as it was asked for.
+    /// The design with its parameters, as it was asked for; with a Ribbon as in `clwb+ribbon`.
     pub design: String,
     /// The machine, as it was asked for.
     pub machine: String,
+    /// The Ribbon around the threads, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ribbon: Option<CellRibbon>,
+    /// How the lines were flushed that the threads asked for, if there is a Ribbon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flushed: Option<Flushed>,
     /// Cores that ran a thread.
     pub cores: usize,
     /// Threads that the program started, `main` included.
@@ -57,6 +64,9 @@ pub struct ProgramRecord {
     pub broken: usize,
     /// Parts of the program that were not compiled with `seawall cc`.
     pub not_compiled: Vec<String>,
+    /// Lines of persistent memory that it flushed, and its fences, whatever the design makes of
+    /// them.
+    pub asked: Asks,
     /// Words of persistent memory that changed without a store that was seen.
     pub unseen_stores: u64,
     /// Loads that were shown an older value than the newest store, as the machine's order has it.
@@ -97,7 +107,7 @@ impl Programs {
              --from {}",
             plan.face,
             quoted(&plan.command.text),
-            cell.design.text,
+            cell.point.key(),
             plan.machine_name,
             plan.seed,
             plan.crashes,
@@ -136,8 +146,10 @@ impl Programs {
         let broken = broken.map(|broken| json!({"cycle": broken.cycle, "what": broken.what}));
         ProgramRecord {
             program: plan.command.text.clone(),
-            design: cell.design.text.clone(),
+            design: cell.point.label(),
             machine: plan.machine_name.clone(),
+            ribbon: cell.point.ribbon.clone(),
+            flushed: ran.ribbon.map(Flushed::of_counts),
             cores: ran.cores,
             threads: ran.threads,
             instructions: ran.instructions,
@@ -157,12 +169,13 @@ impl Programs {
             check: plan.judged.check(),
             broken: cell.broken(),
             not_compiled: self.opaque.clone(),
+            asked: ran.asked,
             unseen_stores: ran.unseen,
             raced_loads: ran.raced,
             stalls: cell.spent().to_json(),
             counters: counters_of(&ran.counters),
-            model: cell.design.model_name(),
-            parameters: parameters_of(&cell.design),
+            model: cell.point.design.model_name(),
+            parameters: parameters_of(&cell.point.design),
             seed: plan.seed,
             failures: wrong.chain(broken).collect(),
             profile: cell.profile_records(),

@@ -1,7 +1,8 @@
 //! What is printed of a program under designs, at most 100 columns wide.
 
 use super::output::shown;
-use super::{Judged, ProgramCell, Programs};
+use super::{Judged, ProgramCell, ProgramPoint, Programs};
+use crate::cell::{Flushed, ribbon_summary};
 use crate::engine::spent::Groups;
 use crate::engine::timeline::summary;
 use comfy_table::Table;
@@ -14,8 +15,6 @@ use std::fmt::Write;
 const SPARE: [&str; 8] = ["Mrefs", "Minstr", "confl.", "lock", "busy", "mem.", "mostly", "Mcycles"];
 /// How many broken crashes of a cell are described in full.
 const BROKEN_SHOWN: usize = 3;
-/// How many stores that were not seen are named.
-const UNSEEN_SHOWN: usize = 3;
 
 /// What is said where a program breaks that may rely on more than order.
 const ORDER_ALONE: &str = "
@@ -45,6 +44,7 @@ impl Programs {
         text += "\nMinstr, Mrefs: millions of instructions, and of loads and stores among them\n\
                  confl.: epochs that were flushed because of a conflict, in %\n\
                  busy, mem., lock, persist: where the threads' time went, in %\n";
+        text += &self.ribbon_summary();
         text += &self.crash_summary();
         if let Some((cell, timeline)) = self.traced() {
             text += &summary(&cell, timeline);
@@ -53,11 +53,7 @@ impl Programs {
             let (done, all) = (self.cells.len(), plan.points.len());
             let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");
         }
-        if !self.opaque.is_empty() {
-            let parts = self.opaque.join(", ");
-            let _ = writeln!(text, "not compiled with `seawall cc`, so not simulated: {parts}");
-        }
-        text += &self.unseen_text();
+        text += &self.doubts_text();
         text += &self.difference_text();
         text += &self.profile_text();
         text += &self.broken_text();
@@ -81,7 +77,7 @@ impl Programs {
         let percent = |share: f64| format!("{:.0}", 100.0 * share);
         let millions = |count: u64| format!("{:.3}", count as f64 / 1e6);
         vec![
-            cell.design.text.clone(),
+            cell.point.label(),
             self.relative(cell).map_or("-".into(), |ratio| format!("{ratio:.2}")),
             millions(cell.ran.cycles),
             millions(cell.ran.instructions),
@@ -94,6 +90,17 @@ impl Programs {
             cell.spent().mostly(),
             outcome(cell),
         ]
+    }
+
+    /// What the Ribbon is, how lines were flushed, and which designs have none.
+    pub(super) fn ribbon_summary(&self) -> String {
+        let Some(ribbon) = &self.plan.ribbon else { return String::new() };
+        let cells = self.cells.iter().filter_map(|cell| {
+            let counts = cell.ran.ribbon?;
+            Some((format!("under {}", cell.point.label()), Flushed::of_counts(counts)))
+        });
+        let without = self.plan.points.iter().filter(|point| !point.design.needs_flushes());
+        ribbon_summary(ribbon, cells, &without.map(ProgramPoint::label).collect::<Vec<_>>())
     }
 
     pub(super) fn crash_summary(&self) -> String {
@@ -134,26 +141,9 @@ impl Programs {
                 text,
                 "fewer than --crashes {} under {}: the run has {stores} stores to crash after, and \
                  crashes come before its end",
-                self.plan.crashes, cell.design.text,
+                self.plan.crashes,
+                cell.point.label(),
             );
-        }
-        text
-    }
-
-    fn unseen_text(&self) -> String {
-        let mut text = String::new();
-        let Some(cell) = self.cells.iter().max_by_key(|cell| cell.ran.unseen) else { return text };
-        if cell.ran.unseen == 0 {
-            return text;
-        }
-        let _ = writeln!(
-            text,
-            "\nWARNING: {} words of persistent memory changed without a store that was seen, by \
-             code\nthat `seawall cc` did not compile; a crash cannot lose or reorder such stores",
-            cell.ran.unseen
-        );
-        for place in cell.unseen.iter().take(UNSEEN_SHOWN) {
-            let _ = writeln!(text, "  {place}");
         }
         text
     }
@@ -168,7 +158,7 @@ impl Programs {
                         threads may differ,\nresults may not; --show-output shows all of it\n"
                 .to_owned();
         for (cell, difference) in differ() {
-            let _ = write!(text, "  under {}, {difference}", cell.design.text);
+            let _ = write!(text, "  under {}, {difference}", cell.point.label());
         }
         text
     }
@@ -177,7 +167,7 @@ impl Programs {
     fn output_text(&self) -> String {
         let native = self.printed.as_ref().map(|text| ("natively".to_owned(), text));
         let cells = self.cells.iter().filter_map(|cell| {
-            Some((format!("under {}", cell.design.text), cell.printed.as_ref()?))
+            Some((format!("under {}", cell.point.label()), cell.printed.as_ref()?))
         });
         let runs: Vec<_> = native.into_iter().chain(cells).collect();
         shown(runs.iter().map(|(name, text)| (&name[..], &text[..])))
@@ -186,7 +176,7 @@ impl Programs {
     fn broken_text(&self) -> String {
         let mut text = String::new();
         for cell in self.cells.iter().filter(|cell| cell.broken() > 0) {
-            let design = &cell.design.text;
+            let design = cell.point.label();
             if let Some(wrong) = &cell.wrong {
                 let _ = writeln!(text, "\nWRONG under {design}: {wrong}");
             }
@@ -202,7 +192,8 @@ impl Programs {
             let _ = writeln!(text, "  repeat: {}", self.command(cell));
         }
         let orders = self.plan.fences == Fences::Order;
-        let waits = |cell: &&ProgramCell| !cell.design.model().is_some_and(Model::order_is_durable);
+        let waits =
+            |cell: &&ProgramCell| !cell.point.design.model().is_some_and(Model::order_is_durable);
         if orders && self.cells.iter().filter(|cell| cell.broken() > 0).any(|cell| waits(&cell)) {
             text += ORDER_ALONE;
         }

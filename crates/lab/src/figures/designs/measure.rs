@@ -3,6 +3,7 @@
 use super::{DesignFigure, FigureRecord, HIGHEST, Metric, Series, part};
 use crate::cell::{Cell, CellRibbon, Flushed, Point};
 use crate::commands::compare::plan::{self, Plan};
+use crate::commands::program::run_key;
 use crate::figures::FigureOptions;
 use crate::figures::programs::{MeasuredPrograms, ProgramValue};
 use seawall_ribbon::RibbonOptions;
@@ -93,7 +94,9 @@ impl<'a> Runs<'a> {
 
     /// What the program of that name has, if it was run under the series.
     fn of_program(&self, series: &Series, name: &str) -> Option<ProgramValue> {
-        let values = self.programs?.values(name, &series.design);
+        let run = run_key(series.design_of(name), series.ribbon.as_ref());
+        let baseline = series.baseline_of(name, self.figure.baseline.as_deref()?);
+        let values = self.programs?.values_over(name, &run, baseline);
         let time = values.into_iter().find(|value| value.held)?;
         Some(match self.figure.metric {
             Metric::Throughput => ProgramValue { value: 1.0 / time.value, ..time },

@@ -140,7 +140,8 @@ impl DesignFigure {
         let names: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
         let when = file.when(all().any(|(_, program)| program.again));
-        format!("  programs themselves: {names}; {when}\n")
+        let doubts = all().map(|(name, program)| (name.as_str(), program));
+        format!("  programs themselves: {names}; {when}\n{}", programs::doubts_text(doubts))
     }
 
     /// The paper's mean, ours, how far apart they are, and whether that holds.

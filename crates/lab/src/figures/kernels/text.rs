@@ -134,6 +134,10 @@ impl KernelFigure {
         let all = || records.iter().flat_map(|record| &record.programs);
         let when = file.when(all().any(|program| program.again));
         let _ = writeln!(text, "  programs: {when}");
+        let named = records
+            .iter()
+            .flat_map(|record| record.programs.iter().map(|program| (&*record.point, program)));
+        text.push_str(&programs::doubts_text(named));
         let is_far = |record: &&&KernelFigureRecord| {
             record.run.is_some()
                 && (record.measured / record.compared() - 1.0).abs() > programs::APART_MAX

@@ -66,6 +66,7 @@ impl Kernel {
             },
             machine: options.machine.clone(),
             design: options.design.clone(),
+            ribbon: None,
             persistent: Persistent::All,
             fences: Fences::Order,
             from: From::Start,
