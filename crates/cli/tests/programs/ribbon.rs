@@ -153,12 +153,47 @@ fn ribbons_that_cannot_be_are_refused_with_the_remedy() {
     assert!(threads.contains("more threads at a time than the machine has cores"), "{threads}");
 }
 
+/// A figure like those of the paper, and small.
+const FIGURE: &str = "title = 't'\nsource = 's'\nmachine = 'optane24'\nthreads = 2\n\
+    operations = 20\nmetric = 'throughput'\nbaseline = 'clwb:adr=true'\ntolerance = 9.0\n\
+    programs = 'pact20-4'\nworkloads = ['kv', 'redis-ycsb', 'level', 'fastfair']\n\
+    [[series]]\nname = 'with'\ndesign = 'clwb:adr=true'\n\
+    designs.level = 'clwb:invalidating=true:serial=true:adr=true'\n\
+    designs.fastfair = 'clwb:invalidating=true:serial=true:adr=true'\n\
+    ribbon = { flushers = 4, mode = 'always', early = 'samples' }\npaper = 1.0\n";
+
 /// Compiles `silent.c` under this name.
 fn silent(place: &Place, name: &str, more: &[&str]) {
     let words = ["cc", "-O2", "-pthread", "-o", name];
     let source = super::source("silent.c");
     let done = place.seawall().args(words).args(more).arg(source).status().unwrap();
     assert!(done.success());
+}
+
+#[test]
+fn figures_run_programs_again_with_their_ribbons_and_say_when_no_flush_of_one_is_seen() {
+    let name = "figures_run_programs_again_with_their_ribbons_and_say_when_no_flush_of_one_is_seen";
+    if without_gcc(name) {
+        return;
+    }
+    let place = Place::new();
+    fs::write(place.folder.path().join("small.toml"), FIGURE).unwrap();
+    let run = |flags: &[&str]| {
+        silent(&place, "fast-fair", flags);
+        let words = ["reproduce", "small.toml", "--programs", ".", "--json", "record"];
+        let text = place.run(0, &words);
+        let record = fs::read_to_string(place.folder.path().join("record")).unwrap();
+        (text, serde_json::from_str::<Value>(&record).unwrap())
+    };
+    let (text, record) = run(&[]);
+    let warning = "WARNING: fastfair: no flush and no fence was seen, though 4";
+    assert!(text.contains(warning), "{text}");
+    let of = |name: &str| &record["programs"][name];
+    assert_eq!((&of("fastfair")["again"], &of("level")["again"]), (&true.into(), &false.into()));
+    assert!(of("level")["value"].as_f64().unwrap() != of("kv")["value"].as_f64().unwrap());
+    let (text, record) = run(&["-DASKS"]);
+    assert!(!text.contains("WARNING"), "{text}");
+    assert_eq!(record["programs"]["fastfair"].get("doubts"), None);
 }
 
 #[test]

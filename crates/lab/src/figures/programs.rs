@@ -23,6 +23,8 @@ const FILES: &[(&str, &str)] = &[
     ("asap22", include_str!("../../validation/programs/asap22.toml")),
     ("hops17", include_str!("../../validation/programs/hops17.toml")),
     ("micro15", include_str!("../../validation/programs/micro15.toml")),
+    ("pact20-4", include_str!("../../validation/programs/pact20-4.toml")),
+    ("pact20-24", include_str!("../../validation/programs/pact20-24.toml")),
     ("tsoper21", include_str!("../../validation/programs/tsoper21.toml")),
 ];
 /// Stands for the folder of the programs in a command.
