@@ -19,7 +19,7 @@ struct at_exit {
     struct at_exit *before;
 };
 
-static volatile uint64_t list_lock;
+static volatile uint32_t list_lock;
 static struct at_exit *at_exit;
 static struct at_exit *at_quick_exit_list;
 /* Whether some thread has begun to end the program. */

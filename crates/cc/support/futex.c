@@ -1,8 +1,6 @@
 /* System calls: those that a program makes by syscall(), and those that it makes by the
  * instruction, which come to sw_syscall. Waiting and waking by futex, as std::atomic and many locks
- * do it, would put the one thread of the system to sleep: both are done here with a counter for
- * each of some groups of addresses. Every wake counts up, which lets all of the group look again; a
- * futex may wake without a reason. */
+ * do it, would put the one thread of the system to sleep: the machine does both. */
 #include "support.h"
 
 #include <linux/futex.h>
@@ -13,71 +11,36 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GROUPS 256
-
-static struct group {
-    volatile uint64_t wakes;
-    volatile uint64_t waiting;
-} __attribute__((aligned(64))) groups[GROUPS];
-
-static struct group *group_of(const volatile uint32_t *word)
-{
-    return &groups[((uint64_t)word >> 2) * 0x9e3779b97f4a7c15ul >> 56];
-}
-
-static long futex_wait(volatile uint32_t *word, uint32_t value, uint64_t deadline)
-{
-    struct group *group = group_of(word);
-    __atomic_fetch_add(&group->waiting, 1, __ATOMIC_SEQ_CST);
-    uint64_t wakes = __atomic_load_n(&group->wakes, __ATOMIC_ACQUIRE);
-    long result = 0;
-    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value)
-        result = -EAGAIN;
-    else if (deadline == UINT64_MAX)
-        sw_wait_while(&group->wakes, wakes);
-    else if (!support_wait_limited(&group->wakes, wakes, deadline))
-        result = -ETIMEDOUT;
-    __atomic_fetch_sub(&group->waiting, 1, __ATOMIC_SEQ_CST);
-    return result;
-}
-
-static long futex_wake(volatile uint32_t *word, uint32_t most)
-{
-    struct group *group = group_of(word);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    uint64_t waiting = __atomic_load_n(&group->waiting, __ATOMIC_ACQUIRE);
-    if (waiting == 0 || most == 0)
-        return 0;
-    __atomic_fetch_add(&group->wakes, 1, __ATOMIC_SEQ_CST);
-    return (long)(waiting < most ? waiting : most);
-}
-
 static long futex(long a, long operation, long value, long d, long e, long f)
 {
     volatile uint32_t *word = (volatile uint32_t *)a;
     const struct timespec *at = (const struct timespec *)d;
     int clock = operation & FUTEX_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
-    uint64_t deadline = UINT64_MAX;
-    (void)e, (void)f;
+    uint64_t deadline = SUPPORT_NEVER;
+    (void)e;
     switch (operation & FUTEX_CMD_MASK) {
     case FUTEX_WAIT:
         /* Its time is from now on, that of the other is of the clock. */
         if (at != NULL)
             deadline = sw_nanoseconds() + (uint64_t)at->tv_sec * 1000000000 + (uint64_t)at->tv_nsec;
-        return futex_wait(word, (uint32_t)value, deadline);
+        return support_futex_wait(word, (uint32_t)value, deadline);
     case FUTEX_WAIT_BITSET:
         if (at != NULL)
             deadline = support_deadline(clock, at);
-        return futex_wait(word, (uint32_t)value, deadline);
-    case FUTEX_WAKE:
+        return support_futex_wait(word, (uint32_t)value, deadline);
     case FUTEX_WAKE_BITSET:
-        return futex_wake(word, (uint32_t)value);
+        /* Those that are not meant look again, as after any wake without a reason. */
+        if ((uint32_t)f != FUTEX_BITSET_MATCH_ANY)
+            value = SUPPORT_ALL;
+        return support_futex_wake(word, (uint32_t)value);
+    case FUTEX_WAKE:
+        return support_futex_wake(word, (uint32_t)value);
     case FUTEX_REQUEUE:
     case FUTEX_CMP_REQUEUE:
         if ((operation & FUTEX_CMD_MASK) == FUTEX_CMP_REQUEUE && *word != (uint32_t)f)
             return -EAGAIN;
         /* All of them look again: none needs to wait elsewhere. */
-        return futex_wake(word, INT32_MAX);
+        return support_futex_wake(word, SUPPORT_ALL);
     default:
         support_refuse("futex: this operation");
     }

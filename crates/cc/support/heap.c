@@ -62,7 +62,7 @@ struct own {
 static struct own owned[SUPPORT_THREADS];
 
 /* From here on under the lock. */
-static volatile uint64_t heap_lock __attribute__((aligned(64)));
+static volatile uint32_t heap_lock __attribute__((aligned(64)));
 static struct list shared[CLASSES];
 static struct block *big_free;
 static char *heap_start;

@@ -10,7 +10,7 @@
 typedef void (*destructor)(void *);
 
 /* Per key: whether it is in use, and its destructor. */
-static volatile uint64_t key_lock;
+static volatile uint32_t key_lock;
 static bool in_use[KEYS];
 static destructor destructors[KEYS];
 /* The key of the same number may have been deleted and created again: a value counts only if it was
@@ -130,7 +130,8 @@ void support_keys_finish(void)
 
 /* ---- once ---- */
 
-enum { RUNNING = 1, RUN = 2 };
+/* AWAITED is RUNNING, and somebody sleeps until it is over. */
+enum { RUNNING = 1, RUN = 2, AWAITED = 3 };
 
 int pthread_once(pthread_once_t *once, void (*run)(void))
 {
@@ -141,9 +142,10 @@ int pthread_once(pthread_once_t *once, void (*run)(void))
                                         __ATOMIC_RELAXED)) {
             run();
             __atomic_exchange_n(state, RUN, __ATOMIC_SEQ_CST);
+            support_futex_wake(state, SUPPORT_ALL);
             break;
         }
-        support_wait32(state, RUNNING);
+        support_futex_wait(state, RUNNING, SUPPORT_NEVER);
     }
     return 0;
 }
@@ -165,19 +167,28 @@ int __cxa_guard_acquire(struct guard *guard)
         if (__atomic_compare_exchange_n(&guard->state, &fresh, RUNNING, false, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED))
             return 1;
-        support_wait32(&guard->state, RUNNING);
+        if (fresh == RUNNING)
+            __atomic_compare_exchange_n(&guard->state, &fresh, AWAITED, false, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_RELAXED);
+        support_futex_wait(&guard->state, AWAITED, SUPPORT_NEVER);
         if (__atomic_load_n(&guard->state, __ATOMIC_ACQUIRE) == RUN)
             return 0;
     }
 }
 
+static void end_guard(struct guard *guard, uint32_t state)
+{
+    if (__atomic_exchange_n(&guard->state, state, __ATOMIC_SEQ_CST) == AWAITED)
+        support_futex_wake(&guard->state, SUPPORT_ALL);
+}
+
 void __cxa_guard_release(struct guard *guard)
 {
     __atomic_store_n(&guard->is_set, 1, __ATOMIC_RELEASE);
-    __atomic_exchange_n(&guard->state, RUN, __ATOMIC_SEQ_CST);
+    end_guard(guard, RUN);
 }
 
 void __cxa_guard_abort(struct guard *guard)
 {
-    __atomic_exchange_n(&guard->state, 0, __ATOMIC_SEQ_CST);
+    end_guard(guard, 0);
 }

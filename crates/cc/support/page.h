@@ -59,4 +59,12 @@
  * argument how many of so many there are. Null if they are not: the file itself has them. */
 #define sw_mapped SEAWALL_CALL(22, char *, int, int64_t, size_t *)
 
+/* Sleeps until another thread wakes it, or this time, in nanoseconds of simulated time, if the
+ * aligned 4 bytes at the address equal the value: nothing comes between the look and the sleep. 0 if
+ * it was woken, -EAGAIN if they do not equal it, -ETIMEDOUT. Earlier stores are visible before. */
+#define sw_futex_wait SEAWALL_CALL(23, int64_t, volatile uint32_t *, uint32_t, uint64_t)
+/* Wakes at most so many threads that sleep there, in the order in which they came; how many. Earlier
+ * stores are visible before. */
+#define sw_futex_wake SEAWALL_CALL(24, uint64_t, volatile uint32_t *, uint64_t)
+
 #endif

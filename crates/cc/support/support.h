@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Of the support library only: never a name that the program sees. */
 #define SUPPORT __attribute__((visibility("hidden")))
@@ -71,13 +72,23 @@ SUPPORT _Noreturn void support_abort(const char *message);
 SUPPORT _Noreturn void support_overflow(void);
 
 /* waiting.c */
-struct timespec;
-SUPPORT bool support_wait_limited(volatile uint64_t *word, uint64_t value, uint64_t deadline);
-SUPPORT void support_wait32(volatile uint32_t *word, uint32_t value);
-SUPPORT void support_lock(volatile uint64_t *lock);
-SUPPORT void support_unlock(volatile uint64_t *lock);
+/* A deadline that never comes. All are in nanoseconds of simulated time. */
+#define SUPPORT_NEVER UINT64_MAX
+#define SUPPORT_ALL INT32_MAX
+SUPPORT int support_futex_wait(volatile uint32_t *word, uint32_t value, uint64_t deadline);
+SUPPORT uint32_t support_futex_wake(volatile uint32_t *word, uint32_t most);
+SUPPORT bool support_try_lock(volatile uint32_t *lock);
+SUPPORT bool support_lock_awaited(volatile uint32_t *lock, uint64_t deadline);
+SUPPORT bool support_lock_until(volatile uint32_t *lock, uint64_t deadline);
+SUPPORT void support_lock(volatile uint32_t *lock);
+SUPPORT void support_unlock(volatile uint32_t *lock);
+
+/* locks.c */
+/* As pthread_mutex_lock, of a thread that comes from waiting for a condition. */
+SUPPORT int support_mutex_lock_after_wait(pthread_mutex_t *mutex);
 
 /* time.c */
+struct timespec;
 /* Nanoseconds of simulated time at which this clock shows this time; at most 2^63. */
 SUPPORT uint64_t support_deadline(int clock, const struct timespec *at);
 SUPPORT bool support_timespec_is_valid(const struct timespec *at);

@@ -16,7 +16,7 @@ _Static_assert(sizeof(__pthread_unwind_buf_t) - offsetof(__pthread_unwind_buf_t,
 
 struct thread {
     /* DONE and DETACHED. */
-    volatile uint64_t state;
+    volatile uint32_t state;
     void *(*start)(void *);
     void *argument;
     void *result;
@@ -25,8 +25,8 @@ struct thread {
     struct support_keys keys;
     char name[16];
 };
-#define DONE 1ul
-#define DETACHED 2ul
+#define DONE 1u
+#define DETACHED 2u
 
 static struct thread main_thread = {.name = "main"};
 /* By number. */
@@ -56,10 +56,14 @@ static _Noreturn void end_thread(struct thread *t)
     support_objects_finish();
     support_keys_finish();
     threads[sw_thread_self() % SUPPORT_THREADS] = NULL;
-    uint64_t before = __atomic_fetch_or(&t->state, DONE, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&others, 1, __ATOMIC_SEQ_CST);
+    /* The system wakes who joins when the thread is gone: nothing may take time from here on, as its
+     * core is needed for the next one. Who joins may free it: the address is that of a queue. */
+    sw_work(SYSTEM_CALL_WORK);
+    uint32_t before = __atomic_fetch_or(&t->state, DONE, __ATOMIC_SEQ_CST);
+    sw_futex_wake(&t->state, 1);
     if ((before & DETACHED) != 0)
         free(t);
-    __atomic_fetch_sub(&others, 1, __ATOMIC_SEQ_CST);
     sw_thread_exit();
     __builtin_unreachable();
 }
@@ -165,14 +169,12 @@ static int join_until(struct thread *t, void **result, uint64_t deadline)
     if (t == self())
         return EDEADLK;
     for (;;) {
-        uint64_t state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE);
+        uint32_t state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE);
         if ((state & DETACHED) != 0)
             return EINVAL;
         if ((state & DONE) != 0)
             break;
-        if (deadline == UINT64_MAX)
-            sw_wait_while(&t->state, state);
-        else if (!support_wait_limited(&t->state, state, deadline))
+        if (deadline == 0 || support_futex_wait(&t->state, state, deadline) == -ETIMEDOUT)
             return ETIMEDOUT;
     }
     take_result(t, result);
@@ -181,7 +183,7 @@ static int join_until(struct thread *t, void **result, uint64_t deadline)
 
 int pthread_join(pthread_t thread, void **result)
 {
-    return join_until(of(thread), result, UINT64_MAX);
+    return join_until(of(thread), result, SUPPORT_NEVER);
 }
 
 int pthread_tryjoin_np(pthread_t thread, void **result)
@@ -208,7 +210,7 @@ int pthread_timedjoin_np(pthread_t thread, void **result, const struct timespec 
 int pthread_detach(pthread_t thread)
 {
     struct thread *t = of(thread);
-    uint64_t before = __atomic_fetch_or(&t->state, DETACHED, __ATOMIC_SEQ_CST);
+    uint32_t before = __atomic_fetch_or(&t->state, DETACHED, __ATOMIC_SEQ_CST);
     if ((before & DETACHED) != 0)
         return EINVAL;
     if ((before & DONE) != 0 && t != &main_thread)

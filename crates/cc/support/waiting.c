@@ -1,47 +1,76 @@
-/* Ways to wait, all by the one that the page offers: while an aligned word keeps a value. */
+/* Ways to wait: asleep until another thread wakes, as the kernel's futexes do it, or for a lock.
+ *
+ * The lock is the last one of U. Drepper, "Futexes Are Tricky" (2011): nobody makes a system call
+ * unless somebody waits, and who gives it back wakes one. A thread that takes it again at once can be
+ * before the one that it has woken, and could be so each time if calls took the same time each time.
+ * They do not: how long the way out of a call takes is chosen at random, so that a thread that waits
+ * comes first after a few attempts, and its place in the queue is behind those that came before. */
 #include "support.h"
 
-/* In so many turns of a loop that waits, a clock that goes at all moves. */
-#define TURNS_MOST 1000
+enum { FREE, LOCKED, LOCKED_AND_AWAITED };
 
-/* Waits while the word has this value, but not beyond the deadline, in nanoseconds of simulated
- * time. Whether the word had another value in time. Where the clock stands still nothing is
- * simulated yet, and nobody is there to change the word: the time is taken to be over. */
-bool support_wait_limited(volatile uint64_t *word, uint64_t value, uint64_t deadline)
+/* The way into the system, and the way out of it: together what a system call takes on the mean. */
+static void enter(void)
 {
-    uint64_t before = sw_nanoseconds();
-    unsigned turns = 0;
-    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value) {
-        uint64_t now = sw_nanoseconds();
-        if (now >= deadline || (turns++ == TURNS_MOST && now == before))
+    sw_work(SYSTEM_CALL_WORK / 2);
+}
+
+static void leave(void)
+{
+    static __thread uint32_t state;
+    state = state * 1664525 + 1013904223 + ((uint32_t)sw_thread_self() + 1) * 2654435761u;
+    sw_work((state >> 16) % (SYSTEM_CALL_WORK + 1));
+}
+
+/* Sleeps if the word has the value, until another thread wakes it. 0, or -EAGAIN if the word has
+ * another value, or -ETIMEDOUT. */
+int support_futex_wait(volatile uint32_t *word, uint32_t value, uint64_t deadline)
+{
+    enter();
+    int result = (int)sw_futex_wait(word, value, deadline);
+    leave();
+    return result;
+}
+
+/* Wakes those that have slept longest on the word; how many. */
+uint32_t support_futex_wake(volatile uint32_t *word, uint32_t most)
+{
+    enter();
+    uint32_t woken = (uint32_t)sw_futex_wake(word, most);
+    leave();
+    return woken;
+}
+
+bool support_try_lock(volatile uint32_t *lock)
+{
+    uint32_t found = FREE;
+    return __atomic_compare_exchange_n(lock, &found, LOCKED, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_RELAXED);
+}
+
+/* As if others waited for it, too: who gives it back wakes. */
+bool support_lock_awaited(volatile uint32_t *lock, uint64_t deadline)
+{
+    while (__atomic_exchange_n(lock, LOCKED_AND_AWAITED, __ATOMIC_SEQ_CST) != FREE) {
+        if (support_futex_wait(lock, LOCKED_AND_AWAITED, deadline) == -ETIMEDOUT)
             return false;
-        sw_yield();
     }
     return true;
 }
 
-/* Waits while a word of 32 bits has this value. Its neighbour only makes this look again. */
-void support_wait32(volatile uint32_t *word, uint32_t value)
+/* Whether it was taken before the deadline. */
+bool support_lock_until(volatile uint32_t *lock, uint64_t deadline)
 {
-    uintptr_t place = (uintptr_t)word;
-    volatile uint64_t *around = (volatile uint64_t *)(place & ~(uintptr_t)7);
-    unsigned shift = place & 4 ? 32 : 0;
-    for (;;) {
-        uint64_t seen = __atomic_load_n(around, __ATOMIC_ACQUIRE);
-        if ((uint32_t)(seen >> shift) != value)
-            return;
-        sw_wait_while(around, seen);
-    }
+    return support_try_lock(lock) || support_lock_awaited(lock, deadline);
 }
 
-/* A lock of the library itself: 0 is free. */
-void support_lock(volatile uint64_t *lock)
+void support_lock(volatile uint32_t *lock)
 {
-    while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) != 0)
-        sw_wait_while(lock, 1);
+    support_lock_until(lock, SUPPORT_NEVER);
 }
 
-void support_unlock(volatile uint64_t *lock)
+void support_unlock(volatile uint32_t *lock)
 {
-    __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+    if (__atomic_exchange_n(lock, FREE, __ATOMIC_SEQ_CST) == LOCKED_AND_AWAITED)
+        support_futex_wake(lock, 1);
 }

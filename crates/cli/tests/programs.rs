@@ -27,6 +27,8 @@ mod profile;
 mod racy;
 #[path = "programs/ribbon.rs"]
 mod ribbon;
+#[path = "programs/sleeping.rs"]
+mod sleeping;
 #[path = "programs/trace.rs"]
 mod trace;
 #[path = "programs/twins.rs"]

@@ -353,6 +353,17 @@ impl Traced<'_> {
         }
     }
 
+    /// The system comes to the queue of those that sleep on this aligned word: the newest value of
+    /// the word. Schedules differ in the order of such looks, and of these and stores to the word.
+    #[track_caller]
+    pub fn look_at_queue(&self, at: Addr) -> u64 {
+        self.step();
+        self.note_access(at, true);
+        self.meet(at, false);
+        self.look(at, self.site(Location::caller()));
+        self.shared.region(at).load(at, Width::B8)
+    }
+
     /// Waits until all earlier stores are visible, and all earlier loads are complete (`mfence`).
     #[track_caller]
     pub fn full_fence(&self) {

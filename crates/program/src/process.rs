@@ -21,6 +21,7 @@ mod regions;
 mod registers;
 mod ribbon;
 mod runtime;
+mod sleepers;
 mod stacks;
 mod sweep;
 mod system_calls;

@@ -186,7 +186,7 @@ pub(crate) enum Waits {
     /// The loss of its copy of a line.
     Change(LineId),
     /// Another program, which unparks it.
-    Parked,
+    Parked(Reason),
     /// Nothing: its function has returned.
     Done,
 }
@@ -206,6 +206,8 @@ pub(crate) struct Core {
     pub(crate) waits: Waits,
     /// Whether another program has unparked it since it last parked.
     pub(crate) is_unparked: bool,
+    /// The number of the latest park that has a deadline, and whether that is over.
+    pub(crate) alarm: (u32, bool),
     /// Whether the program's current instruction has been issued.
     pub(crate) started: bool,
     /// The cycle up to which time has been accounted.
@@ -258,6 +260,7 @@ impl Core {
             clock: 0,
             waits: Waits::Nothing,
             is_unparked: false,
+            alarm: (0, false),
             started: false,
             since: 0,
             buffer: StoreBuffer::default(),

@@ -62,6 +62,8 @@ pub(crate) enum Event<M> {
     WriteArrives { number: u64, tile: u8, token: Token, origin: Origin },
     /// A line is durable; its controller at `from` acknowledges to `tile`.
     WriteDurable { from: u8, tile: u8, token: Token },
+    /// The deadline of the core's park of this number.
+    Alarm { core: u8, number: u32 },
     /// The core is informed that a controller has accepted an entry of its write-combining buffer.
     Taken { core: u8 },
     /// The machine is at rest: the write-combining buffer of `core` is emptied.

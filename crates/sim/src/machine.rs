@@ -219,6 +219,7 @@ impl<D: Design> System<D> {
                 let back = self.hw.mesh.control(from.into(), tile.into(), now);
                 self.design.written(&mut self.hw, token, back);
             }
+            Event::Alarm { core, number } => self.alarm(core.into(), number, now),
             Event::Taken { core } => self.taken(core.into(), now),
             Event::Rest { core } => self.rest(core.into(), now),
             Event::Design(message) => self.design.message(&mut self.hw, message, now),
@@ -238,7 +239,7 @@ impl<D: Design> System<D> {
     fn deadlock(&self) -> SimError {
         let mut who = String::new();
         for (core, state) in self.hw.cores.iter().enumerate() {
-            if state.waits == Waits::Parked {
+            if matches!(state.waits, Waits::Parked(_)) {
                 let _ = write!(who, "core {core} is parked; ");
             } else if state.waits != Waits::Done && (state.clock > 0 || state.started) {
                 let head = state.buffer.entries.front().map(|entry| entry.kind);

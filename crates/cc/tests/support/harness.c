@@ -5,10 +5,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -156,6 +158,16 @@ static void yield(void)
     sched_yield();
 }
 
+unsigned threads_left(void)
+{
+    unsigned left = 0;
+    pthread_mutex_lock(&cores_lock);
+    for (int core = 1; core < CORES; core++)
+        left += core_is_used[core];
+    pthread_mutex_unlock(&cores_lock);
+    return left;
+}
+
 static uint64_t cores(void)
 {
     return CORES;
@@ -166,6 +178,8 @@ static void ignore(void)
 }
 
 char *mapped_file;
+
+uint64_t futex_waits, futex_wakes;
 
 static char *mapped(int file, int64_t offset, size_t *bytes)
 {
@@ -179,6 +193,27 @@ static char *mapped(int file, int64_t offset, size_t *bytes)
     return mapped_file + at;
 }
 
+/* The kernel's own. */
+static int64_t futex_wait(volatile uint32_t *word, uint32_t value, uint64_t deadline)
+{
+    CHECK(host_brackets == 0);
+    CHECK((uintptr_t)word % 4 == 0);
+    uint64_t now = nanoseconds();
+    uint64_t left = deadline > now ? deadline - now : 0;
+    struct timespec time = {(time_t)(left / 1000000000), (long)(left % 1000000000)};
+    __atomic_fetch_add(&futex_waits, 1, __ATOMIC_SEQ_CST);
+    long result = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value,
+                          deadline == UINT64_MAX ? NULL : &time, NULL, 0);
+    return result == 0 ? 0 : errno == EINTR ? -EAGAIN : -errno;
+}
+
+static uint64_t futex_wake(volatile uint32_t *word, uint64_t most)
+{
+    CHECK(host_brackets == 0);
+    __atomic_fetch_add(&futex_wakes, 1, __ATOMIC_SEQ_CST);
+    return (uint64_t)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, (int)most, NULL, NULL, 0);
+}
+
 static void fill_page(void)
 {
     void *page = mmap((void *)PAGE, 4096, PROT_READ | PROT_WRITE,
@@ -188,7 +223,8 @@ static void fill_page(void)
         thread_start, thread_exit, thread_self, wait_while, nanoseconds, end,
         unsupported,  map,         unmap,       sync_map,   heap_grow,   host_begin,
         host_end,     ignore,      ignore,      ignore,     ignore,      ignore,
-        yield,        cores,       ignore,      ignore,      mapped,
+        yield,        cores,       ignore,      ignore,      mapped,      futex_wait,
+        futex_wake,
     };
     memcpy((char *)page + 0x200, calls, sizeof calls);
 }

@@ -40,6 +40,12 @@ extern size_t heap_bytes;
 /* What sw_mapped says of the first 100 bytes of every file. */
 extern char *mapped_file;
 
+/* Threads that have a core, beside the main one. */
+unsigned threads_left(void);
+
+/* How often threads have asked to sleep, and to wake others. */
+extern uint64_t futex_waits, futex_wakes;
+
 /* The exit code of a program that was refused. */
 #define REFUSED 77
 

@@ -139,10 +139,35 @@ static void *other_thread(void *argument)
     return NULL;
 }
 
+/* ---- without a system call, as long as nobody waits ---- */
+
+static void nobody_waits(void)
+{
+    static pthread_mutex_t adaptive = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+    static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    pthread_mutex_t *all[] = {&mutex, &recursive, &adaptive};
+    sem_t semaphore;
+    futex_waits = futex_wakes = 0;
+    CHECK(t_sem_init(&semaphore, 0, 1) == 0);
+    for (int i = 0; i < 100; i++) {
+        for (int j = 0; j < 3; j++)
+            CHECK(t_pthread_mutex_lock(all[j]) == 0);
+        t_pthread_cond_signal(&condition);
+        t_pthread_cond_broadcast(&condition);
+        for (int j = 0; j < 3; j++)
+            CHECK(t_pthread_mutex_unlock(all[j]) == 0);
+        CHECK(t_pthread_rwlock_wrlock(&rwlock) == 0 && t_pthread_rwlock_unlock(&rwlock) == 0);
+        CHECK(t_pthread_rwlock_rdlock(&rwlock) == 0 && t_pthread_rwlock_unlock(&rwlock) == 0);
+        CHECK(t_sem_wait(&semaphore) == 0 && t_sem_post(&semaphore) == 0);
+    }
+    CHECK(futex_waits == 0 && futex_wakes == 0);
+}
+
 void test_locks(void)
 {
     t_pthread_spin_init(&spin.first, 0);
     t_pthread_spin_init(&spin.second, 0);
+    nobody_waits();
     run_all(exclude, THREADS);
     for (int i = 0; i < 6; i++)
         CHECK(counts[i] == 3000 * THREADS);

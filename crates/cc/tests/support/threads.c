@@ -124,6 +124,8 @@ static void detached_and_too_many(void)
     passed = 0;
     uint64_t started = 0;
     int error;
+    while (threads_left() > 0)
+        sched_yield();
     while ((error = t_pthread_create(&threads[started], started % 2 ? &attributes : NULL, pass_gate,
                                      NULL)) == 0) {
         if (started % 2 == 0)

@@ -65,7 +65,7 @@ fn a_window_of_a_program_is_cut_and_one_design_is_recorded_beside_its_baseline()
     }
     let place = Place::new();
     place.compile("lines.c");
-    let words = ["kernels", "--program", "./lines {pool} contend", "--machine", "desktop"];
+    let words = ["kernels", "--program", "./lines {pool} contend 400", "--machine", "desktop"];
     let words = [&words[..], &["--crashes", "0", "--trace", "trace"]].concat();
     let said = place.run(2, &words);
     assert!(said.contains("lines under bsp-lb") && said.contains("one design"), "{said}");

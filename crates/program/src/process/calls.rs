@@ -6,14 +6,14 @@ use crate::process::lifecycle;
 use crate::process::pages::pages;
 use crate::process::regions;
 use crate::process::runtime::{Thread, runtime};
-use crate::process::{stacks, threads};
+use crate::process::{sleepers, stacks, threads};
 use crate::request::PAGE;
 use libc::{c_char, c_int, c_void};
 use seawall_memory::{Fence, LINE_BYTES};
 use std::ffi::CStr;
 
 /// The functions.
-pub(crate) fn table() -> [usize; 23] {
+pub(crate) fn table() -> [usize; 25] {
     [
         thread_start as *const () as usize,
         thread_exit as *const () as usize,
@@ -38,6 +38,8 @@ pub(crate) fn table() -> [usize; 23] {
         persistent as *const () as usize,
         stack_of as *const () as usize,
         mapped as *const () as usize,
+        futex_wait as *const () as usize,
+        futex_wake as *const () as usize,
     ]
 }
 
@@ -242,4 +244,25 @@ extern "C" fn mapped(fd: c_int, offset: i64, bytes: &mut usize) -> u64 {
     let Some((at, there)) = regions::mapped(fd, offset, *bytes as u64) else { return 0 };
     *bytes = there as usize;
     at
+}
+
+extern "C" fn futex_wait(at: u64, value: u32, deadline: u64) -> i64 {
+    if runtime().is_on.get() {
+        let thread = simulated().unwrap_or_else(|| refuse("a wait inside a call of the C library"));
+        return sleepers::wait(thread, at, value, deadline);
+    }
+    // SAFETY: an aligned word of the program.
+    let found = unsafe { std::ptr::read_volatile(at as *const u32) };
+    match (found == value, deadline) {
+        (false, _) => -i64::from(libc::EAGAIN),
+        // The clock stands still, so that the time is taken to be over.
+        (true, sleepers::NEVER) => {
+            refuse("a wait before the region of interest that nothing can end")
+        }
+        (true, _) => -i64::from(libc::ETIMEDOUT),
+    }
+}
+
+extern "C" fn futex_wake(at: u64, most: u64) -> u64 {
+    simulated().map_or(0, |thread| sleepers::wake(thread, at, most))
 }

@@ -44,6 +44,14 @@ pub(crate) trait Machine {
     /// Sleeps until another thread calls `unpark`.
     fn park(&self);
     fn unpark(&self, core: usize);
+    /// As `park`, but not beyond this time; whether another thread called `unpark`.
+    fn sleep(&self, deadline: Option<u64>) -> bool;
+    /// The system looks at the aligned word at `at`, on which threads may sleep: the newest value
+    /// that is visible. No other thread runs until the next operation.
+    fn look(&self, at: u64) -> u64;
+    /// The system comes to those that sleep on this word: all that came before in time has
+    /// happened. No other thread runs until the next operation.
+    fn turn(&self, at: u64);
     /// What is mapped fills the caches, and measuring begins.
     fn begin_region(&self);
     fn end_region(&self);
@@ -134,6 +142,18 @@ impl Machine for SimMemory<'_> {
 
     fn unpark(&self, core: usize) {
         SimMemory::unpark(self, core);
+    }
+
+    fn sleep(&self, deadline: Option<u64>) -> bool {
+        SimMemory::sleep(self, deadline)
+    }
+
+    fn look(&self, at: u64) -> u64 {
+        self.load_bits(Addr::from_bits(at), Width::B8)
+    }
+
+    fn turn(&self, _: u64) {
+        SimMemory::turn(self);
     }
 
     fn begin_region(&self) {

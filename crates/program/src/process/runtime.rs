@@ -57,6 +57,14 @@ pub(crate) struct Patch {
     pub(crate) newest: u64,
 }
 
+/// A thread that sleeps until another one wakes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sleeper {
+    /// The word that it sleeps on.
+    pub(crate) at: u64,
+    pub(crate) thread: usize,
+}
+
 /// A thread of the program, on a core of the machine.
 pub(crate) struct Thread {
     pub(crate) number: usize,
@@ -164,6 +172,8 @@ pub(crate) struct Runtime {
     /// Whether measuring begins with the first thread that the program starts.
     pub(crate) from_threads: Cell<bool>,
     pub(crate) unseen: Unseen,
+    /// Those that sleep, in the order in which they came.
+    pub(crate) sleepers: RefCell<Vec<Sleeper>>,
     /// Where its cycles go, if that is asked for.
     pub(crate) profile: OnceCell<Profile>,
     pub(crate) exit_code: Cell<Option<i32>>,
@@ -212,6 +222,7 @@ pub(crate) fn runtime() -> &'static Runtime {
         fences: Cell::new(Fences::Order),
         from_threads: Cell::new(false),
         unseen: Unseen::default(),
+        sleepers: RefCell::default(),
         profile: OnceCell::new(),
         exit_code: Cell::new(None),
         threads_started: Cell::new(1),

@@ -273,12 +273,17 @@ pub(crate) fn restore(thread: &Thread, at: u64, bytes: u64) {
     }
 }
 
-/// Waits while the word at `at` equals `value`; returns the value that ended the wait.
-pub(crate) fn wait_while(thread: &Thread, at: u64, value: u64) -> u64 {
+/// Gives the machine the word at `at`, if code without instrumentation has written it.
+pub(crate) fn take_over_word(thread: &Thread, at: u64) {
     let page = pages().page(thread, at);
     if host_word(at) != page.shadow(at).get() {
         take_over(thread, at);
     }
+}
+
+/// Waits while the word at `at` equals `value`; returns the value that ended the wait.
+pub(crate) fn wait_while(thread: &Thread, at: u64, value: u64) -> u64 {
+    take_over_word(thread, at);
     thread.issued(1);
     thread.through(|machine| machine.wait_while(at, value))
 }

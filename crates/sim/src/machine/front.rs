@@ -96,7 +96,7 @@ impl<D: Design> System<D> {
             Waits::Room | Waits::Empty | Waits::Drain => {
                 state.buffer.reason.unwrap_or(Reason::StoreBuffer)
             }
-            Waits::Parked => Reason::Idle,
+            Waits::Parked(reason) => reason,
             Waits::Nothing | Waits::Done => unreachable!("the program does not wait"),
         }
     }

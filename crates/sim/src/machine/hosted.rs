@@ -6,6 +6,7 @@ use super::pages::PAGE_BYTES;
 use crate::core::{Kind, Waits};
 use crate::design::Design;
 use crate::engine::counters::Reason;
+use crate::hw::Event;
 use crate::memory::versions::LineData;
 use crate::run::{Measured, SimError};
 use crate::seam::{CorePort as _, HostPort};
@@ -78,23 +79,54 @@ impl<D: Design> System<D> {
         }
     }
 
-    fn attempt_park(&mut self, core: usize) -> Result<(), Pause> {
+    /// Whether another program has unparked the core before the deadline.
+    fn attempt_park(
+        &mut self,
+        core: usize,
+        reason: Reason,
+        deadline: Option<Cycle>,
+    ) -> Result<bool, Pause> {
         let state = &mut self.hw.cores[core];
-        let is_parked = state.waits == Waits::Parked;
-        if !std::mem::take(&mut state.is_unparked) {
-            return Err(if is_parked { Pause } else { self.wait(core, Waits::Parked) });
+        let is_parked = matches!(state.waits, Waits::Parked(_));
+        let is_unparked = std::mem::take(&mut state.is_unparked);
+        let is_late = std::mem::take(&mut state.alarm.1);
+        let is_over = is_unparked || is_late;
+        match (is_parked, is_over) {
+            (true, true) => {
+                self.end_wait(core, self.hw.queue.now());
+                return Ok(is_unparked);
+            }
+            (true, false) => return Err(Pause),
+            (false, true) => return Ok(true),
+            (false, false) => {}
         }
-        if is_parked {
-            self.end_wait(core, self.hw.queue.now());
+        if let Some(at) = deadline {
+            if at <= state.clock {
+                return Ok(false);
+            }
+            state.alarm.0 = state.alarm.0.wrapping_add(1);
+            let number = state.alarm.0;
+            self.hw.queue.event(at, Event::Alarm { core: core as u8, number });
         }
-        Ok(())
+        self.hw.cores[core].wait_for_loads();
+        Err(self.wait(core, Waits::Parked(reason)))
+    }
+
+    /// The deadline of a park: that one may be over, and the core in another.
+    pub(super) fn alarm(&mut self, core: usize, number: u32, now: Cycle) {
+        let state = &mut self.hw.cores[core];
+        let is_parked = matches!(state.waits, Waits::Parked(_));
+        if is_parked && !state.is_unparked && state.alarm.0 == number {
+            state.alarm.1 = true;
+            self.hw.queue.program(now.max(state.clock), core);
+        }
     }
 
     fn attempt_unpark(&mut self, core: usize, other: usize) -> Result<(), Pause> {
         let now = self.in_turn(core)?;
         let state = &mut self.hw.cores[other];
         let was_unparked = std::mem::replace(&mut state.is_unparked, true);
-        if state.waits == Waits::Parked && !was_unparked {
+        if matches!(state.waits, Waits::Parked(_)) && !was_unparked {
             let at = now.max(state.clock);
             self.hw.queue.program(at, other);
         }
@@ -209,8 +241,12 @@ impl<D: Design> HostPort for System<D> {
         true
     }
 
-    fn park(&mut self, core: usize) -> bool {
-        self.attempt_park(core).is_ok()
+    fn park(&mut self, core: usize, reason: Reason, deadline: Option<Cycle>) -> Option<bool> {
+        self.attempt_park(core, reason, deadline).ok()
+    }
+
+    fn turn(&mut self, core: usize) -> bool {
+        self.in_turn(core).is_ok()
     }
 
     fn unpark(&mut self, core: usize, other: usize) -> bool {

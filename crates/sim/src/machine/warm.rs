@@ -50,7 +50,7 @@ impl<D: Design> System<D> {
         }
         let has_run = |core: &usize| {
             let state = &self.hw.cores[*core];
-            state.clock > 0 || state.waits != Waits::Parked
+            state.clock > 0 || !matches!(state.waits, Waits::Parked(_))
         };
         let cores: Vec<usize> = (0..self.programs).filter(has_run).collect();
         let design = &self.design;

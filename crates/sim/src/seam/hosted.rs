@@ -6,6 +6,7 @@
 
 use super::SimMemory;
 use crate::Cycle;
+use crate::engine::counters::Reason;
 use crate::run::Measured;
 use seawall_memory::Addr;
 
@@ -22,7 +23,8 @@ pub(crate) trait HostPort {
     fn store_at_once(&mut self, core: usize, at: Addr, words: &[u64], masks: &[u64]) -> bool;
     fn frame_loads(&mut self, core: usize, at: Addr, count: u32) -> bool;
     fn frame_stores(&mut self, core: usize, at: Addr, count: u16, value: u64) -> bool;
-    fn park(&mut self, core: usize) -> bool;
+    fn park(&mut self, core: usize, reason: Reason, deadline: Option<Cycle>) -> Option<bool>;
+    fn turn(&mut self, core: usize) -> bool;
     fn unpark(&mut self, core: usize, other: usize) -> bool;
     fn end(&mut self, core: usize) -> bool;
     fn warm(&mut self, core: usize) -> bool;
@@ -159,7 +161,24 @@ impl SimMemory<'_> {
     ///
     /// A run in which nothing is left but parked cores has come to a deadlock.
     pub fn park(&self) {
-        self.until(|machine| machine.park(self.core).then_some(()));
+        self.until(|machine| machine.park(self.core, Reason::Idle, None));
+    }
+
+    /// As [`park`](SimMemory::park), of a thread that sleeps until another one wakes it: its cycles
+    /// count as those of a lock. It ends at this time on the core's clock, in nanoseconds, at the
+    /// latest. Whether the core was unparked.
+    ///
+    /// An unpark that comes after a deadline is kept for the next park.
+    pub fn sleep(&self, deadline: Option<u64>) -> bool {
+        let ghz = self.machine.borrow().ghz();
+        let deadline = deadline.map(|at| (at as f64 * ghz).ceil() as Cycle);
+        self.until(|machine| machine.park(self.core, Reason::Lock, deadline))
+    }
+
+    /// Waits until all that comes before this core's present has happened. Nothing else happens
+    /// before the core's next operation, so that what the host does now is done at that time.
+    pub fn turn(&self) {
+        self.until(|machine| machine.turn(self.core).then_some(()));
     }
 
     /// Lets the program of `core` leave [`park`](SimMemory::park), at the later of its own clock

@@ -2,6 +2,8 @@
 //! not ask for these, and it runs no compiled code.
 
 use super::Toy;
+use crate::Cycle;
+use crate::engine::counters::Reason;
 use crate::run::Measured;
 use crate::seam::HostPort;
 use seawall_memory::Addr;
@@ -52,7 +54,11 @@ impl HostPort for Toy {
         call()
     }
 
-    fn park(&mut self, _: usize) -> bool {
+    fn park(&mut self, _: usize, _: Reason, _: Option<Cycle>) -> Option<bool> {
+        call()
+    }
+
+    fn turn(&mut self, _: usize) -> bool {
         call()
     }
 

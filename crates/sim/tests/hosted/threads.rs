@@ -178,3 +178,48 @@ fn a_program_knows_the_machine_that_it_runs_on() {
         assert_eq!(memory.nanoseconds(1 << 20), ((1 << 20) as f64 / machine.ghz) as u64);
     });
 }
+
+#[test]
+fn a_sleep_ends_at_its_deadline_or_when_another_wakes_it_and_not_again_at_the_deadline() {
+    let sleeper = boxed(|memory| {
+        map(memory);
+        let ends = |memory: &SimMemory| memory.nanoseconds(memory.measured().cycles);
+        assert!(!memory.sleep(Some(1000)), "nobody wakes it");
+        assert!((1000..1010).contains(&ends(memory)), "{}", ends(memory));
+        assert!(!memory.sleep(Some(1000)), "that is past");
+        assert!(memory.sleep(Some(9000)), "the other wakes it");
+        assert!((5000..5100).contains(&ends(memory)), "{}", ends(memory));
+        memory.work(4 * 20);
+        assert!(!memory.sleep(Some(12_000)), "the deadline of a sleep that is over is no other's");
+        assert!((12_000..12_010).contains(&ends(memory)), "{}", ends(memory));
+    });
+    let other = boxed(|memory| {
+        while memory.nanoseconds(memory.measured().cycles) < 5000 {
+            memory.work(10);
+            memory.turn();
+        }
+        memory.unpark(0);
+    });
+    let outcome = host("desktop", "clwb", vec![sleeper, other]).unwrap();
+    let stalls = &outcome.stalls[0];
+    assert!(stalls.get(Reason::Lock) > outcome.cycles * 9 / 10, "{stalls:?}");
+    assert_eq!(stalls.get(Reason::Idle), 0);
+}
+
+#[test]
+fn after_its_turn_a_program_sees_all_that_came_before_and_nothing_happens_until_it_goes_on() {
+    let seen = Rc::new(Cell::new(0));
+    let [early, late] = [Rc::clone(&seen), Rc::clone(&seen)];
+    let slow = boxed(move |memory| {
+        memory.work(4000);
+        memory.turn();
+        early.set(memory.measured().cycles);
+    });
+    let first = boxed(move |memory| {
+        memory.work(8000);
+        assert_eq!(late.get(), 0, "the host has come here first");
+        memory.turn();
+        assert!(late.get() > 0, "but it is not first in simulated time");
+    });
+    host("desktop", "clwb", vec![first, slow]).unwrap();
+}

@@ -175,6 +175,32 @@ impl Machine for Recording<'_> {
         self.by_instruction().store_bits(self.bell(core), Width::B8, 1);
     }
 
+    fn sleep(&self, deadline: Option<u64>) -> bool {
+        let Some(deadline) = deadline else {
+            self.park();
+            return true;
+        };
+        let bell = self.bell(self.memory.thread());
+        while self.memory.load_bits(bell, Width::B8) == 0 {
+            if self.nanoseconds() >= deadline {
+                return false;
+            }
+        }
+        self.memory.store_bits(bell, Width::B8, 0);
+        true
+    }
+
+    fn look(&self, at: u64) -> u64 {
+        let from = self.space.place(at);
+        let found = self.by_instruction().look_at_queue(from);
+        self.space.log(Did::Read(from, Width::B8, found));
+        found
+    }
+
+    fn turn(&self, at: u64) {
+        self.look(at);
+    }
+
     fn begin_region(&self) {}
 
     fn end_region(&self) {}
