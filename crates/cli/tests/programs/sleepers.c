@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -27,14 +28,17 @@ static sem_t semaphore, nothing;
 static long turn;
 static uint32_t own;
 
+static uint32_t gate;
+static long asleep, woken;
+
 static void sleep_on(uint32_t *word, uint32_t value)
 {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-static void wake_on(uint32_t *word)
+static long wake_on(uint32_t *word)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    return syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 static uint32_t change(uint32_t from, uint32_t to)
@@ -120,6 +124,43 @@ static void with_deadline(void)
     pthread_mutex_unlock(&mutex);
 }
 
+static void wait_for(long *count, long least)
+{
+    while (__atomic_load_n(count, __ATOMIC_SEQ_CST) < least)
+        sched_yield();
+}
+
+static void *be_woken_in_order(void *number)
+{
+    __atomic_fetch_add(&asleep, 1, __ATOMIC_SEQ_CST);
+    sleep_on(&gate, 0);
+    if (__atomic_fetch_add(&woken, 1, __ATOMIC_SEQ_CST) != (long)number)
+        abort();
+    return NULL;
+}
+
+/* Threads that fall asleep one after the other are woken one by one, who came first before. */
+static int in_order(void)
+{
+    pthread_t all[64];
+    for (long n = 0; n < threads - 1; n++) {
+        pthread_create(&all[n], NULL, be_woken_in_order, (void *)n);
+        wait_for(&asleep, n + 1);
+        usleep(2000);
+    }
+    for (long n = 0; n < threads - 1; n++) {
+        if (wake_on(&gate) != 1)
+            return 1;
+        wait_for(&woken, n + 1);
+        usleep(2000);
+        if (woken != n + 1)
+            return 1;
+    }
+    for (long n = 0; n < threads - 1; n++)
+        pthread_join(all[n], NULL);
+    return wake_on(&gate) != 0;
+}
+
 static void *run(void *argument)
 {
     long number = (long)argument;
@@ -168,6 +209,8 @@ int main(int count, char **words)
     flaw = count > 4 ? atol(words[4]) : SOUND;
     if (!strcmp(way, "check"))
         return *counter > (uint64_t)threads;
+    if (!strcmp(way, "order"))
+        return in_order();
     pthread_t all[64];
     sem_init(&semaphore, 0, 1);
     sem_init(&nothing, 0, 0);

@@ -51,7 +51,7 @@ fn each_way_to_wait_ends_under_designs() {
     }
     let place = Place::new();
     place.compile("sleepers.c");
-    for way in WAYS {
+    for way in WAYS.into_iter().chain(["order"]) {
         let program = format!("./sleepers {way} {{pool}} 16");
         let words = ["compare", "--program", &program, "--designs", "volatile,lb,bsp-lbpp"];
         let table = place.run(0, &[&words[..], &["--crashes", "0"]].concat());
