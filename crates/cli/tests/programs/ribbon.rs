@@ -10,14 +10,15 @@ use std::sync::atomic::AtomicBool;
 
 const CLFLUSH: &str = "clwb:invalidating=true:serial=true:adr=true";
 
-/// The records of a run of `batches` under a design, without a Ribbon and with it.
+/// The records of a run of a program under a design, without a Ribbon and with it.
 fn compare(
     place: &Place,
     flush: &str,
     (program, design): (&str, &str),
     more: &[&str],
 ) -> [Value; 2] {
-    let words = ["compare", "--program", program, "--check", "./batches check {pool}"];
+    let check = format!("{} check {{pool}}", program.split(' ').next().unwrap());
+    let words = ["compare", "--program", program, "--check", &check];
     let mut command = place.seawall();
     command.args(words).args(["--designs", design, "--machine", "optane24", "--no-native"]);
     let output = command.args(["--json", "records"]).args(more).env("PM_FLUSH", flush).output();
@@ -65,12 +66,27 @@ fn every_instruction_and_way_of_early_cleaning_keeps_what_was_fenced() {
             assert_eq!((&with["crashes"], &with["broken"]), (&Value::from(41), &Value::from(0)));
             with
         };
-        let hook = ran(&["--ribbon=never", "--flushers", "1", "--early=hook"]);
+        let hook = ran(&["--ribbon=never", "--flushers", "2", "--early=hook"]);
         assert!(of(&hook, "skipped") > 5.0 && of(&hook, "by_flushers") == 0.0, "{hook}");
         let samples = ran(&["--ribbon=always", "--flushers", "2", "--early=samples:16"]);
         assert!(of(&samples, "by_flushers") > 5.0 && of(&samples, "cleaned") > 2.0, "{samples}");
         ran(&["--ribbon", "--early"]);
     }
+}
+
+#[test]
+fn threads_that_sleep_for_a_mutex_stay_in_the_ribbon_and_lose_nothing() {
+    if without_gcc("threads_that_sleep_for_a_mutex_stay_in_the_ribbon_and_lose_nothing") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("queue.c");
+    let more = ["--ribbon=always", "--flushers", "2", "--crashes", "40"];
+    let program = ("./queue run {pool} 4 60", "clwb:adr=true");
+    let [plain, with] = compare(&place, "clwb", program, &more);
+    assert!(plain["stalls"]["lock"].as_f64().unwrap() > 0.1, "nobody waits: {}", plain["stalls"]);
+    assert!(with["flushed"]["by_flushers"].as_f64().unwrap() > 0.0, "{}", with["flushed"]);
+    assert_eq!((&with["crashes"], &with["broken"]), (&Value::from(41), &Value::from(0)));
 }
 
 /// A run of `batches` that is crashed, with a Ribbon that has this bug.

@@ -220,6 +220,19 @@ impl Machine for RibbonCore<'_, '_> {
         Machine::unpark(self.memory, core);
     }
 
+    /// The thread stays in the Ribbon: flushers go on with what it has asked for.
+    fn sleep(&self, deadline: Option<u64>) -> bool {
+        Machine::sleep(self.memory, deadline)
+    }
+
+    fn look(&self, at: u64) -> u64 {
+        Machine::look(self.memory, at)
+    }
+
+    fn turn(&self, at: u64) {
+        Machine::turn(self.memory, at);
+    }
+
     fn begin_region(&self) {
         self.crew.is_over.set(false);
         Machine::begin_region(self.memory);
