@@ -62,6 +62,7 @@ pub(crate) fn run(folder: &str, options: &[&str]) -> Result<bool> {
     fs::create_dir_all(folder).with_context(|| folder.to_owned())?;
     let folder = Path::new(folder).canonicalize()?;
     let mut maturin = places.tool("maturin");
+    maturin.env("CARGO_TARGET_DIR", emptied(&places.target.join("wheel"))?);
     match made {
         Made::Source => maturin.arg("sdist"),
         Made::Wheel => maturin.args(["build", "--release", "--sdist"]),
@@ -86,6 +87,15 @@ pub(crate) fn run(folder: &str, options: &[&str]) -> Result<bool> {
         Made::For(_) => println!("== not tried: it is for another processor than this one"),
     }
     Ok(true)
+}
+
+/// A folder for what cargo compiles, without what it has compiled before. All files of a source
+/// distribution have the same date, so that cargo would take crates of an earlier one for new.
+fn emptied(folder: &Path) -> Result<&Path> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    Ok(folder)
 }
 
 /// The package in `folder` that was made last.
@@ -129,6 +139,16 @@ mod tests {
         for wrong in [&["--wheel"][..], &["x"], &["--source", "x"], &["--target"]] {
             assert_eq!(Made::of(wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn nothing_that_was_compiled_before_is_left() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("wheel");
+        assert!(emptied(&folder).is_ok(), "there was none");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("old.rlib"), "").unwrap();
+        assert!(!emptied(&folder).unwrap().join("old.rlib").exists());
     }
 
     #[test]
