@@ -117,7 +117,7 @@ fn native(options: &RunCommand) -> Result<Verdict> {
 /// keeps nothing else from being tried; the first is returned, the others are said.
 fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
     let text = match report.finished() {
-        Finished::Nothing => "PARTIAL: stopped before anything was finished\n".into(),
+        Finished::Nothing => "PARTIAL: stopped before any result was complete\n".into(),
         _ => within(room(true), || report.text()),
     };
     let printed = print(&text);

@@ -517,7 +517,7 @@ fn an_interrupted_comparison_prints_what_is_done_and_says_that_it_is_partial() {
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "PARTIAL: stopped before anything was finished\n");
+    assert_eq!(text(&output.stdout), "PARTIAL: stopped before any result was complete\n");
 }
 
 #[test]

@@ -160,5 +160,5 @@ fn interrupted_kernels_say_that_they_are_partial() {
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "PARTIAL: stopped before anything was finished\n");
+    assert_eq!(text(&output.stdout), "PARTIAL: stopped before any result was complete\n");
 }

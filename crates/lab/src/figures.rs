@@ -345,7 +345,10 @@ impl Report for Figures {
     }
 
     fn notes(&self) -> Option<String> {
-        self.taken().map(|runs| format!("{runs} runs were done already"))
+        let before = format!("{} runs were done already", self.taken()?);
+        let kept =
+            "those that were finished now are kept, too: the same command goes on from there";
+        Some(if Figures::is_partial(self) { format!("{before}; {kept}") } else { before })
     }
 
     fn found(&self) -> bool {

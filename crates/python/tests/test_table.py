@@ -123,8 +123,28 @@ def test_a_chart_has_a_curve_or_bars_for_each_value_of_a_column(table: seawall.T
     assert [bar.get_height() for bar in bars.patches] == [row["relative"] for row in table]
     assert [label.get_text() for label in bars.get_xticklabels()] == ["queue"]
     assert table.plot("design", "cycles", ax=bars) is bars
-    with pytest.raises(seawall.Error, match="no record has a number 'nothing' beside 'seed'"):
-        table.plot("seed", "nothing")
+    with pytest.raises(seawall.Error, match="no record has a number 'design' beside 'seed'"):
+        table.plot("seed", "design")
+
+
+def test_a_chart_of_a_wrong_column_or_of_two_records_at_one_place_is_refused(
+    table: seawall.Table,
+) -> None:
+    for columns, named in (
+        (("sed", "cycles", None), "'sed'; known: .*tip: a similar name exists: 'seed'"),
+        (("seed", "cycels", None), "'cycels'; known: .*similar name exists: 'cycles'"),
+        (("seed", "cycles", "desgn"), "'desgn'; known: .*similar name exists: 'design'"),
+        (("workload", "cycles", None), "several records have workload=queue; .* differ in design"),
+    ):
+        x, y, by = columns
+        with pytest.raises(seawall.Error, match=f"(?s){named}"):
+            table.plot(x, y, by=by)
+
+
+def test_some_of_the_records_are_chosen_with_their_lines(table: seawall.Table) -> None:
+    some = table.where(lambda record: record["design"] == "lbpp")
+    assert [record["design"] for record in some] == ["lbpp"]
+    assert some.to_json() == table.to_json().splitlines(keepends=True)[1]
 
 
 @pytest.mark.parametrize("call, package", [("to_pandas", "pandas"), ("to_polars", "polars")])
@@ -136,7 +156,7 @@ def test_without_their_package_tables_and_charts_are_refused_by_a_remedy(
     with pytest.raises(seawall.Error, match=f"{call} needs {package}: pip install {package}"):
         getattr(table, call)()
     with pytest.raises(seawall.Error, match="plot needs matplotlib: pip install matplotlib"):
-        table.plot("seed", "cycles")
+        table.plot("design", "cycles")
 
 
 def test_without_a_package_for_it_parquet_is_refused_by_a_remedy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._files import library
@@ -20,6 +21,8 @@ def plot(
     records: Sequence[Record], x: str, y: str, by: Optional[str], ax: Optional[Axes]
 ) -> Axes:
     """Curves where `x` is a number in all records, and groups of bars where it is not."""
+    for name in [x, y] if by is None else [x, y, by]:
+        _check(records, name)
     points = _points(records, x, y, by)
     if not points:
         raise Error(f"no record has a number {y!r} beside {x!r}: there is nothing to draw")
@@ -38,17 +41,53 @@ def plot(
     return ax
 
 
+def _check(records: Sequence[Record], name: str) -> None:
+    """Rejects a column that no record has."""
+    if any(_value(record, name) is not None for record in records):
+        return
+    known = _names(records)
+    similar = get_close_matches(name, known, 1)
+    tip = f"\n  tip: a similar name exists: {similar[0]!r}" if similar else ""
+    raise Error(f"no record has a column {name!r}; known: {', '.join(known)}{tip}")
+
+
+def _names(records: Sequence[Record]) -> list[str]:
+    """The columns of records, and the keys of the dictionaries in them."""
+    names: dict[str, None] = {}
+    for record in records:
+        for name, value in record.items():
+            inner = [f"{name}.{key}" for key in value] if isinstance(value, dict) else [name]
+            names.update(dict.fromkeys(inner))
+    return list(names)
+
+
 def _points(
     records: Sequence[Record], x: str, y: str, by: Optional[str]
 ) -> dict[str, list[tuple[Any, float]]]:
-    """The points of each curve, of the records that have both values."""
+    """The points of each curve, of the records that have both values; one record each."""
     points: dict[str, list[tuple[Any, float]]] = {}
+    drawn: dict[tuple[str, str], Record] = {}
     for record in records:
         at, value = _value(record, x), _value(record, y)
-        if at is not None and _is_number(value):
-            name = "" if by is None else str(_value(record, by))
-            points.setdefault(name, []).append((at, value))
+        if at is None or not _is_number(value):
+            continue
+        name = "" if by is None else str(_value(record, by))
+        other = drawn.setdefault((name, str(at)), record)
+        if other is not record:
+            place = f"{x}={at}" if by is None else f"{x}={at} and {by}={name}"
+            raise Error(
+                f"several records have {place}; they differ in {_difference(record, other)}: "
+                "choose some by `where`, or another column for `by`"
+            )
+        points.setdefault(name, []).append((at, value))
     return points
+
+
+def _difference(one: Record, other: Record) -> str:
+    """The first column with a name or a setting in which two records differ."""
+    names = [it for it in _names([one, other]) if _value(one, it) != _value(other, it)]
+    words = [it for it in names if isinstance(_value(one, it), str)]
+    return (words or names or ["nothing"])[0]
 
 
 def _bars(ax: Axes, points: dict[str, list[tuple[Any, float]]]) -> None:

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union, overload
 
 from ._files import columns_of, library, lines_of, parquet_writer, split
 from ._plot import plot
@@ -68,6 +68,11 @@ class Records(Sequence[Record]):
         frame: polars.DataFrame = package.DataFrame(self.to_dicts(), infer_schema_length=None)
         return frame
 
+    def where(self, keep: Callable[[Record], object]) -> Records:
+        """The records of which ``keep`` is true: ``where(lambda it: it["design"] == "lb")``."""
+        both = zip(self._lines, self._records)
+        return Records(line for line, record in both if keep(record))
+
     def plot(
         self, x: str, y: str, *, by: Optional[str] = None, ax: Optional[Axes] = None
     ) -> Axes:
@@ -75,7 +80,8 @@ class Records(Sequence[Record]):
 
         Where ``x`` is a number there is a curve for each value of column ``by``, else there are
         bars. ``parameters.stores`` is the key ``stores`` of the dictionaries in ``parameters``.
-        Records without one of the values are left out.
+        Records without one of the values are left out. Raises ``Error`` where no record has a
+        column, and where two records would have one place: ``where`` chooses some.
 
         :param ax: Axes of matplotlib to draw into [default: new ones]
         """
