@@ -16,11 +16,9 @@
 #define SPINS_AT_LEAST 10
 #define SPINS_AT_MOST 100
 
-static void get_out_of_step(uint32_t me)
+static void get_out_of_step(void)
 {
-    static __thread uint32_t state;
-    state = state * 1664525 + 1013904223 + me * 2654435761u;
-    sw_work((state >> 16) % OUT_OF_STEP);
+    sw_work(support_random() % OUT_OF_STEP);
 }
 
 static bool change(volatile uint32_t *word, uint32_t from, uint32_t to)
@@ -139,7 +137,7 @@ int pthread_mutex_trylock(pthread_mutex_t *mutex)
         take(m);
         return 0;
     }
-    get_out_of_step(number_of_self());
+    get_out_of_step();
     return EBUSY;
 }
 

@@ -77,6 +77,8 @@ SUPPORT _Noreturn void support_overflow(void);
 #define SUPPORT_ALL INT32_MAX
 SUPPORT int support_futex_wait(volatile uint32_t *word, uint32_t value, uint64_t deadline);
 SUPPORT uint32_t support_futex_wake(volatile uint32_t *word, uint32_t most);
+/* A number below 65536, the next of the thread. */
+SUPPORT uint32_t support_random(void);
 SUPPORT bool support_try_lock(volatile uint32_t *lock);
 SUPPORT bool support_lock_awaited(volatile uint32_t *lock, uint64_t deadline);
 SUPPORT bool support_lock_until(volatile uint32_t *lock, uint64_t deadline);

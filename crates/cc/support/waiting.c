@@ -9,17 +9,31 @@
 
 enum { FREE, LOCKED, LOCKED_AND_AWAITED };
 
+/* As many as a machine has cores at most. */
+#define THREADS 64
+
 /* The way into the system, and the way out of it: together what a system call takes on the mean. */
 static void enter(void)
 {
     sw_work(SYSTEM_CALL_WORK / 2);
 }
 
+/* Not thread-local: where those variables are depends on the process that the program runs in. */
+static struct {
+    uint32_t random;
+} __attribute__((aligned(64))) of_threads[THREADS];
+
+uint32_t support_random(void)
+{
+    uint32_t me = (uint32_t)sw_thread_self();
+    uint32_t *random = &of_threads[me % THREADS].random;
+    *random = *random * 1664525 + 1013904223 + (me + 1) * 2654435761u;
+    return *random >> 16;
+}
+
 static void leave(void)
 {
-    static __thread uint32_t state;
-    state = state * 1664525 + 1013904223 + ((uint32_t)sw_thread_self() + 1) * 2654435761u;
-    sw_work((state >> 16) % (SYSTEM_CALL_WORK + 1));
+    sw_work(support_random() % (SYSTEM_CALL_WORK + 1));
 }
 
 /* Sleeps if the word has the value, until another thread wakes it. 0, or -EAGAIN if the word has
