@@ -7,8 +7,7 @@ use terminal_size::{Width, terminal_size_of};
 /// The variable with the number of columns, which goes before what the terminal says of itself.
 const COLUMNS: &str = "COLUMNS";
 
-/// The room on the terminal; a file or a pipe has any. `has_json`: the command has
-/// `--json`.
+/// The room on the terminal; a file or a pipe has any. `has_json`: the command has `--json`.
 pub(crate) fn room(has_json: bool) -> Option<Room> {
     let stated = std::env::var(COLUMNS).ok();
     let own = terminal_size_of(stdout()).map(|(Width(columns), _)| columns.into());

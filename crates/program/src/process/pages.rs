@@ -76,10 +76,6 @@ impl Pages {
         }
     }
 
-    pub(crate) fn is_known(&self, at: u64) -> bool {
-        self.known.borrow().contains_key(&(at / PAGE))
-    }
-
     /// Makes all pages of a range known, however long it is.
     pub(crate) fn know_all(&self, thread: &Thread, at: u64, bytes: u64) {
         if bytes > 0 {

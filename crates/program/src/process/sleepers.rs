@@ -46,7 +46,7 @@ pub(crate) fn wait(thread: &Thread, at: u64, value: u32, deadline: u64) -> i64 {
 /// word need not be there any more.
 pub(crate) fn wake(thread: &Thread, at: u64, most: u64) -> u64 {
     thread.through(|machine| machine.full_fence());
-    if !pages().is_known(at) {
+    if pages().known(at).is_none() {
         return 0;
     }
     thread.through(|machine| machine.turn(at & !7));

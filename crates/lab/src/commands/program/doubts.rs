@@ -28,13 +28,16 @@ impl Programs {
         most.filter(|cell| cell.ran.unseen > 0)
     }
 
+    /// The parts without code of `seawall cc`, if there are any.
+    fn opaque_said(&self) -> Option<String> {
+        let parts = self.opaque.join(", ");
+        let said = || format!("not compiled with `seawall cc`, so not simulated: {parts}");
+        (!parts.is_empty()).then(said)
+    }
+
     /// Each in a line, without its end.
     pub(crate) fn doubts(&self) -> Vec<String> {
-        let mut doubts = Vec::new();
-        if !self.opaque.is_empty() {
-            let parts = self.opaque.join(", ");
-            doubts.push(format!("not compiled with `seawall cc`, so not simulated: {parts}"));
-        }
+        let mut doubts: Vec<String> = self.opaque_said().into_iter().collect();
         if let Some(words) = self.never_asked() {
             doubts.push(format!(
                 "no flush and no fence was seen, though {words} words of persistent memory were \
@@ -51,11 +54,7 @@ impl Programs {
     }
 
     pub(super) fn doubts_text(&self) -> String {
-        let mut text = String::new();
-        if !self.opaque.is_empty() {
-            let parts = self.opaque.join(", ");
-            let _ = writeln!(text, "not compiled with `seawall cc`, so not simulated: {parts}");
-        }
+        let mut text = self.opaque_said().map_or(String::new(), |said| said + "\n");
         if let Some(words) = self.never_asked() {
             let _ = writeln!(
                 text,
