@@ -26,6 +26,7 @@ fn main() -> ExitCode {
     if let Some(code) = compiler::run(std::env::args_os()) {
         return code;
     }
+    shell::complete();
     ignore_size_limit();
     let outcome = run::run(args::Cli::typed().command);
     match outcome {

@@ -85,11 +85,15 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
 
 /// Runs a command from its options to its results.
 fn experiment<E: Experiment>(options: &E) -> Result<Verdict> {
+    let (stop, watched) = Stop::watch();
     let plan = options.plan()?;
     let files = options.files(&plan);
     let has_partial = files.has_partial();
     let outputs = files.outputs()?;
-    let stop = Stop::watch(&outputs, has_partial)?;
+    if let (Err(source), true) = (watched, has_partial) {
+        return Err(ReportError::Thread { what: "for signals", source }.into());
+    }
+    stop.runs(&outputs, has_partial);
     let report = E::run(plan, &Progress::on_stderr(), stop.flag())?;
     report.notes().iter().for_each(tell);
     stop.writes();

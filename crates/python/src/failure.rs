@@ -34,7 +34,7 @@ impl Failure {
         if let Some(tip) = tip(error) {
             text += &format!("\n  {tip}");
         }
-        Failure(of_parameter(&text))
+        Failure(of_parameters(&text))
     }
 
     /// What is wrong with options, without the advice for a command line.
@@ -58,12 +58,27 @@ fn parameter(option: &str) -> String {
     }
 }
 
-/// A message that begins with an option, but with the parameter in its place.
-fn of_parameter(message: &str) -> String {
-    match message.split_once(' ') {
-        Some((option, rest)) => format!("{} {rest}", parameter(option)),
-        None => message.to_owned(),
+/// A message with parameters where it speaks of options, but for commands, which are between
+/// backticks.
+pub(crate) fn of_parameters(message: &str) -> String {
+    let parts = message.split('`').enumerate();
+    let parts = parts.map(|(at, part)| match at % 2 {
+        0 => part.split_inclusive(' ').map(of_word).collect(),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<String>>().join("`")
+}
+
+/// `(--early-stores,` as `(early_stores,`.
+fn of_word(word: &str) -> String {
+    let Some((before, option)) = word.split_once("--") else { return word.to_owned() };
+    let is_option = option.starts_with(|first: char| first.is_ascii_lowercase());
+    if !is_option || before.contains(|it: char| it.is_alphanumeric()) {
+        return word.to_owned();
     }
+    let end = option.find(|it: char| !it.is_ascii_alphanumeric() && it != '-');
+    let (name, behind) = option.split_at(end.unwrap_or(option.len()));
+    format!("{before}{}{behind}", name.replace('-', "_"))
 }
 
 impl<E: std::error::Error + 'static> From<E> for Failure {
@@ -75,5 +90,18 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
 impl From<Failure> for PyErr {
     fn from(Failure(message): Failure) -> PyErr {
         Error::new_err(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_called_as_parameters_but_not_those_of_commands() {
+        let said = "--early-stores is 3; give more --ops, (--seconds) or `seawall run --ops 3`";
+        let meant = "early_stores is 3; give more ops, (seconds) or `seawall run --ops 3`";
+        assert_eq!(of_parameters(said), meant);
+        assert_eq!(of_parameters("a -- b, c--d and --"), "a -- b, c--d and --");
     }
 }

@@ -1,6 +1,6 @@
 //! What a command found, as Python sees it.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, of_parameters};
 use pyo3::prelude::*;
 use seawall_report::{Finished, Report, Room, within};
 
@@ -41,7 +41,8 @@ impl Outcome {
     /// What the command says beside its results.
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.report.notes().into_iter().chain(self.told.iter().cloned()).collect()
+        let notes = self.report.notes().into_iter().chain(self.told.iter().cloned());
+        notes.map(|note| of_parameters(&note)).collect()
     }
 
     /// Whether something is wrong with what was run.

@@ -54,6 +54,22 @@ impl PoolFile {
     }
 }
 
+/// The most bytes of a key and the name of its map together.
+const KEY_BYTES_MAX: usize = 1791;
+
+/// Refuses a key that is too long for its map.
+fn check_key(map: &str, key: &[u8]) -> Result<(), Failure> {
+    let most = KEY_BYTES_MAX.saturating_sub(map.len());
+    if key.len() <= most {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "a key of {} bytes in the map '{map}', where keys may have {most}: a key and the name of \
+         its map have at most {KEY_BYTES_MAX} bytes together",
+        key.len(),
+    )))
+}
+
 fn key_of(map: &str, key: &[u8]) -> Vec<u8> {
     [map.as_bytes(), &[BETWEEN], key].concat()
 }
@@ -115,6 +131,7 @@ impl PoolFile {
 
     /// Makes all changes in one transaction, which is durable when this returns.
     fn apply(&self, py: Python<'_>, changes: Vec<Change>) -> Result<(), Failure> {
+        changes.iter().try_for_each(|(map, key, _)| check_key(map, key))?;
         self.with(py, |pool| {
             pool.transaction(|tx, root| {
                 for (map, key, value) in &changes {

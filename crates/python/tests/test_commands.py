@@ -117,10 +117,10 @@ def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
         (lambda: seawall.reproduce("micro15-fig1"), "tip: a similar name exists: 'micro15-fig1"),
         (lambda: seawall.compare(workloads=[]), "workloads is empty"),
         (lambda: seawall.compare(designs=["lbpp:epocs=4"]), "epochs"),
-        (lambda: seawall.compare(workloads=cast(Any, [3])), "workloads has 3, which is no name"),
         (lambda: seawall.compare(designs="lbpp:epocs=4"), "tip: a similar name exists: 'epochs'"),
         (lambda: seawall.compare(threads=0), "threads is 0"),
-        (lambda: seawall.compare(ops=cast(Any, "many")), "'many' for 'ops': give a whole number"),
+        (lambda: seawall.compare(ops=1 << 70), "for 'ops': give a smaller number"),
+        (lambda: seawall.compare(workloads="queue,"), "for 'workloads': a name is missing"),
         (lambda: seawall.compare(trace_window="5"), "'5' for 'trace_window'"),
         (lambda: seawall.compare(trace="run.json"), "trace is run.json"),
         (lambda: seawall.compare(mix="ycsb-z"), "ycsb-a"),
@@ -144,6 +144,38 @@ def test_a_mistake_is_an_error_that_names_the_thing_and_the_remedy(
     message = str(raised.value)
     assert named in message, message
     assert not message.startswith(("error:", "--")) and "--help" not in message, message
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda it: it.compare(designs=3), "designs is 3; give a name, or several"),
+        (lambda it: it.compare(workloads=[3]), "workloads has 3, which is no name: give texts"),
+        (lambda it: it.compare(ops=True), "ops is True; give a whole number"),
+        (lambda it: it.compare(ops="many"), "ops is 'many'; give a whole number"),
+        (lambda it: it.compare(cold="yes"), "cold is 'yes'; give True or False"),
+        (lambda it: it.compare(ribbon=3), "ribbon is 3; give a text, True or False"),
+        (lambda it: it.compare(html=3), "html is 3; give a path"),
+        (lambda it: it.compare(program=3), "program is 3; give a command, as a text or a list"),
+        (lambda it: it.compare(machine=3), "machine is 3; give a text"),
+        (lambda it: it.kernels(3), "kernels is 3; give a name, or several"),
+        (lambda it: it.run("hash", seconds="2"), "seconds is '2'; give a number"),
+        (lambda it: it.run(3), "workload is 3; give a text"),
+        (lambda it: it.sweep(3), "experiment is 3; give a name, a path or a dictionary"),
+        (lambda it: it.sweep("bsp-sweep-quick", jobs=1.5), "jobs is 1.5; give a whole number"),
+        (lambda it: it.sweep({"vary": object}), "give numbers, texts, lists and dictionaries"),
+        (lambda it: it.design(3), "3 is no name; give a text"),
+        (lambda it: it.machine(3), "3 is no name; give a text"),
+        (lambda it: it.list(3), "3 is no list; give a text, as 'designs'"),
+    ],
+)
+def test_a_value_of_another_type_is_a_type_error_that_says_what_to_give(
+    call: Any, message: str, here: Path
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        call(seawall)
+    assert message in str(raised.value)
+    assert not list(here.iterdir())
 
 
 def test_the_message_is_that_of_the_command(seawall_command: Command) -> None:

@@ -98,8 +98,8 @@ def test_what_is_done_is_kept_for_the_same_call(
 def test_what_cannot_be_done_by_workers_is_named() -> None:
     with ThreadPoolExecutor(1) as pool:
         for options, named in [
-            ({"seconds": 3}, "leave out --seconds"),
-            ({"shard": "1/2"}, "leave out --shard"),
+            ({"seconds": 3}, "leave out seconds"),
+            ({"shard": "1/2"}, "leave out shard"),
             ({"json": "/no/such/folder/x"}, "/no/such/folder/x"),
             ({"searchers": 0}, "searchers is 0"),
         ]:

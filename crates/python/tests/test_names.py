@@ -29,6 +29,9 @@ def test_a_design_says_what_it_is_and_promises() -> None:
         (lambda: seawall.machine("micro14"), "micro15, desktop"),
         (lambda: seawall.machine("micro15", core={"counts": 8}), "core.counts"),
         (lambda: seawall.machine("micro15", core={"count": 65}), "1 to 64"),
+        (lambda: seawall.machine("micro15", core={"count": 2.5}), "count = 2.5; give a whole number"),
+        (lambda: seawall.machine("micro15", ghz="x"), "ghz = x; give a number"),
+        (lambda: seawall.machine("desktop", llc=3), "llc has several numbers; name one: llc.banks"),
         (lambda: seawall.machine("deskto"), "tip: a similar name exists: 'desktop'"),
         (lambda: seawall.design("lbqq"), "lb-idt"),
         (lambda: seawall.design("lbppp"), "tip: a similar name exists: 'lbpp'"),
@@ -53,3 +56,4 @@ def test_every_list_has_names_that_can_be_used() -> None:
     assert "ycsb-a" in seawall.list("mixes") and seawall.list("corpus")
     assert "micro15-fig11" in seawall.list("figures")
     assert "bsp-sweep-quick" in seawall.list("experiments")
+    assert "A01" in seawall.list("litmus") and "ctree" in seawall.list("applications")

@@ -14,7 +14,7 @@ from typing import Any, Callable
 import pytest
 import seawall
 from conftest import SWEEP, SWEEP_TOML, Command
-from seawall import _crew
+from seawall import _crew, _seawall
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -251,13 +251,13 @@ def test_a_worker_of_another_build_is_refused_by_its_name(here: Path) -> None:
     message = str(raised.value)
     assert f"process {os.getpid()}" in message and seawall.build() in message, message
     assert "install the same package" in message
-    assert (here / "out.jsonl").read_bytes() == b""
+    assert not (here / "out.jsonl").exists()
 
 
 def test_a_point_that_is_none_of_the_sweep_is_refused(here: Path) -> None:
     with pytest.raises(seawall.Error, match="no point of this sweep"):
         seawall.sweep(SWEEP, out="out.jsonl", executor=Altered('"seed":1', '"seed":2'))
-    assert (here / "out.jsonl").read_bytes() == b""
+    assert not (here / "out.jsonl").exists()
 
 
 def test_ctrl_c_says_how_far_it_came(here: Path, swept: bytes) -> None:
@@ -270,6 +270,22 @@ def test_ctrl_c_says_how_far_it_came(here: Path, swept: bytes) -> None:
     assert raised.value.partial is not None and len(raised.value.partial) >= 5
     seawall.sweep(SWEEP, out="out.jsonl")
     assert (here / "out.jsonl").read_bytes() == swept
+
+
+def test_ctrl_c_before_the_first_point_is_an_interruption_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_seawall, "SweepFile", interrupted)
+    monkeypatch.setattr(_seawall, "explore_parts", interrupted)
+    with pytest.raises(seawall.Interrupted, match="sweep was stopped before anything") as raised:
+        seawall.sweep(SWEEP, out="out.jsonl")
+    assert raised.value.partial is None
+    with ThreadPoolExecutor(1) as executor:
+        with pytest.raises(seawall.Interrupted, match="explore was stopped before anything"):
+            seawall.explore("queue", executor=executor)
 
 
 def test_executor_and_client_are_two_ways(here: Path) -> None:

@@ -249,12 +249,12 @@ pub enum MachineError {
         source: std::io::Error,
     },
     /// Not TOML, or a key or type is wrong.
-    #[error("machine {name}: {source}")]
+    #[error("machine {name}: {what}")]
     Parse {
         /// Name or path.
         name: String,
         /// The error with its place and the valid keys.
-        source: Box<toml::de::Error>,
+        what: String,
     },
     /// A number to change that the machine does not have.
     #[error("machine {name}: there is no number {path} to change; at '{key}' there are {known}")]

@@ -11,7 +11,7 @@ use crate::MACHINE;
 use crate::cell::{Point, run_cell};
 use crate::commands::compare::plan::{CompareOptions, Plan};
 use crate::engine::gem5::{Gem5, Gem5Speed};
-use crate::engine::options::{default_options, in_range};
+use crate::engine::options::{default_options, in_range, listed_name};
 use clap::Args;
 use seawall_report::{
     Experiment, Files, Finished, Form, Progress, Report, json_lines, plain_table, text_of,
@@ -38,10 +38,10 @@ const GEM5: (&str, &str) = ("ht", "clwb");
 #[derive(Clone, Debug, Args)]
 pub struct BenchOptions {
     /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
-    #[arg(long, short, value_delimiter = ',', value_name = "NAMES")]
+    #[arg(long, short, value_delimiter = ',', value_parser = listed_name, value_name = "NAMES")]
     pub workloads: Vec<String>,
     /// Designs, separated by commas [default: all]
-    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    #[arg(long, short, value_delimiter = ',', value_parser = listed_name, value_name = "DESIGNS")]
     pub designs: Vec<String>,
     /// Numbers of simulated cores
     #[arg(long, value_delimiter = ',', default_value = "1,32", value_name = "NUMBERS")]

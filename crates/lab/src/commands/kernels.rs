@@ -9,7 +9,8 @@ use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, fit, run_r
 use crate::commands::program::ProgramOptions;
 use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{
-    CRASHES_MAX, check_jobs, default_options, in_range, named_machine, once, threads_of,
+    CRASHES_MAX, check_jobs, default_options, in_range, listed_name, named_machine, once,
+    threads_of,
 };
 use crate::engine::spent::Spent;
 use crate::engine::timeline::{TraceOptions, Traced, draw, summary};
@@ -90,11 +91,11 @@ impl FromStr for KernelSize {
 #[derive(Clone, Debug, Args)]
 pub struct KernelOptions {
     /// Kernels, each NAME or NAME:SIZE [default: all ten]
-    #[arg(value_delimiter = ',', value_name = "NAMES")]
+    #[arg(value_delimiter = ',', value_parser = listed_name, value_name = "NAMES")]
     pub kernels: Vec<String>,
     /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: the four of bulk
     /// mode]
-    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    #[arg(long, short, value_delimiter = ',', value_parser = listed_name, value_name = "DESIGNS")]
     pub designs: Vec<String>,
     /// Machine, or the path of a .toml file, each with :KEY=VALUE for other numbers
     #[arg(long, short, default_value = MACHINE, value_name = "NAME")]

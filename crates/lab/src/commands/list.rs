@@ -1,11 +1,13 @@
 //! What there is, in words: designs, workloads, kernels, machines, figures, models, known
-//! bugs, experiments.
+//! bugs, experiments, litmus tests, applications.
 
 use crate::LabError;
 use crate::commands::sweep::{EXPERIMENTS, SweepPlan};
+use crate::commands::whisper;
 use crate::figures::Figure;
 use clap::ValueEnum;
 use seawall_corpus::all_cases;
+use seawall_explore::litmus::suite;
 use seawall_memory::Model;
 use seawall_report::{columns_at_most, plain_table, text_of};
 use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
@@ -36,6 +38,10 @@ pub enum Listing {
     Corpus,
     /// Experiments that vary numbers (`seawall sweep`)
     Experiments,
+    /// Litmus tests
+    Litmus,
+    /// Applications of WHISPER
+    Applications,
 }
 
 impl Listing {
@@ -54,6 +60,8 @@ impl Listing {
             Listing::Mixes => MIXES.iter().map(|mix| of(mix.name)).collect(),
             Listing::Corpus => all_cases().map(|case| of(case.about().name)).collect(),
             Listing::Experiments => EXPERIMENTS.iter().map(|(name, _)| of(name)).collect(),
+            Listing::Litmus => suite().into_iter().map(|test| test.id).collect(),
+            Listing::Applications => whisper::applications(),
         }
     }
 
@@ -72,6 +80,8 @@ impl Listing {
             Listing::Models => models(),
             Listing::Mixes => mixes(),
             Listing::Experiments => experiments(),
+            Listing::Litmus => litmus(),
+            Listing::Applications => applications(),
         })
     }
 }
@@ -154,6 +164,23 @@ fn experiments() -> String {
         let plan = SweepPlan::new(name, None, None).expect("it comes with seawall");
         let (points, title) = (plan.points().to_string(), plan.title().to_owned());
         table.add_row(vec![(*name).to_owned(), points, title]);
+    }
+    text_of(&table)
+}
+
+fn litmus() -> String {
+    let mut table = plain_table(&["test", "family", "what it shows"], 0..0);
+    for test in suite() {
+        table.add_row(vec![test.id, test.family, test.title]);
+    }
+    text_of(&table)
+}
+
+fn applications() -> String {
+    let mut table = plain_table(&["application", "what it does"], 0..0);
+    for name in whisper::applications() {
+        let about = WORKLOADS.iter().find(|entry| entry.name == name).map(|entry| entry.about);
+        table.add_row(vec![&*name, about.unwrap_or_default()]);
     }
     text_of(&table)
 }

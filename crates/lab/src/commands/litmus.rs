@@ -16,7 +16,7 @@ pub use crash::Violation;
 pub use report::{DesignCell, LitmusReport, ModelCell, TestReport};
 
 use crate::engine::jobs::{host_threads, in_parallel};
-use crate::engine::options::default_options;
+use crate::engine::options::{default_options, listed_name};
 use clap::Args;
 use crash::Pair;
 use seawall_explore::litmus::{
@@ -48,11 +48,11 @@ pub struct LitmusOptions {
     #[arg(value_name = "TEST")]
     pub tests: Vec<String>,
     /// Persistency models, separated by commas, or none [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "MODELS")]
+    #[arg(long, value_delimiter = ',', value_parser = listed_name, value_name = "MODELS")]
     pub models: Vec<String>,
     /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.., or none [default: all that
     /// promise something, in bulk mode with stores=2:records=4]
-    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    #[arg(long, short, value_delimiter = ',', value_parser = listed_name, value_name = "DESIGNS")]
     pub designs: Vec<String>,
     /// Crashes of each test under each design
     #[arg(long, default_value_t = LITMUS_CRASHES, value_name = "N")]
@@ -239,6 +239,13 @@ fn tiny(desktop: &Machine) -> Machine {
     machine
 }
 
+/// The families of the suite.
+pub fn families() -> Vec<String> {
+    let mut families: Vec<String> = suite().into_iter().map(|test| test.family).collect();
+    families.dedup();
+    families
+}
+
 fn find_tests(names: &[String]) -> Result<Vec<Litmus>, LitmusError> {
     let all = suite();
     if names.is_empty() {
@@ -254,9 +261,8 @@ fn find_tests(names: &[String]) -> Result<Vec<Litmus>, LitmusError> {
         } else if name.ends_with(".litmus") || Path::new(name).is_file() {
             found.push(read(name)?);
         } else {
-            let mut families: Vec<&str> = all.iter().map(|test| test.family.as_str()).collect();
-            families.dedup();
-            return Err(LitmusError::Unknown { name: name.clone(), families: families.join(", ") });
+            let families = families().join(", ");
+            return Err(LitmusError::Unknown { name: name.clone(), families });
         }
     }
     Ok(found)

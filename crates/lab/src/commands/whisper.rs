@@ -8,7 +8,7 @@
 use crate::LabError;
 use crate::cell::{Point, fit};
 use crate::engine::jobs::Runner;
-use crate::engine::options::{check_jobs, default_options, in_range, once};
+use crate::engine::options::{check_jobs, default_options, in_range, listed_name, once};
 use clap::Args;
 use seawall_any::{AnyMemory, AnyStructure, Watch, Watched, workload};
 use seawall_memory::{Image, Memory, MemoryExt};
@@ -101,6 +101,13 @@ impl Published {
         toml::from_str(TEXT).expect("checked by a test")
     }
 
+    /// The names of the programs that are published, and that there are.
+    fn applications(&self) -> Vec<String> {
+        let is_there = |name: &str| WORKLOADS.iter().any(|entry| entry.name == name);
+        let names = self.programs.iter().map(|program| &program.workload);
+        names.filter(|name| is_there(name)).cloned().collect()
+    }
+
     /// How many times one value is the other.
     fn ratio(&self, quantity: usize, measured: f64, published: f64) -> f64 {
         let least = self.quantities.each()[quantity].least.max(f64::MIN_POSITIVE);
@@ -127,7 +134,7 @@ impl Published {
 #[derive(Clone, Debug, Args)]
 pub struct WhisperOptions {
     /// Applications [default: all]
-    #[arg(value_delimiter = ',', value_name = "APPS")]
+    #[arg(value_delimiter = ',', value_parser = listed_name, value_name = "APPS")]
     pub applications: Vec<String>,
     /// Machine, or the path of a .toml file [default: hops17]
     #[arg(long, short, value_name = "NAME")]
@@ -225,11 +232,14 @@ impl WhisperPlan {
     }
 }
 
-/// The names of `asked`, or of all published programs that there are.
-fn applications(published: &Published, asked: &[String]) -> Result<Vec<String>, LabError> {
-    let is_there = |name: &str| WORKLOADS.iter().any(|entry| entry.name == name);
-    let names = published.programs.iter().map(|program| &program.workload);
-    let known: Vec<String> = names.filter(|name| is_there(name)).cloned().collect();
+/// The names of all applications.
+pub(crate) fn applications() -> Vec<String> {
+    Published::known().applications()
+}
+
+/// The names of `asked`, or of all applications.
+fn chosen(published: &Published, asked: &[String]) -> Result<Vec<String>, LabError> {
+    let known = published.applications();
     if let Some(unknown) = asked.iter().find(|name| !known.contains(name)) {
         let (name, known) = (unknown.clone(), known.join(", "));
         return Err(LabError::UnknownApplication { name, known });
@@ -352,7 +362,7 @@ impl Experiment for WhisperOptions {
         once("application", &self.applications)?;
         let design = Choice::parse(&published.design)?;
         let mut points = Vec::new();
-        for workload in applications(&published, &self.applications)? {
+        for workload in chosen(&published, &self.applications)? {
             points.push(Point {
                 workload,
                 design: design.clone(),

@@ -8,6 +8,7 @@
 use crate::LabError;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The file, open and locked, which ends with a whole line.
@@ -15,6 +16,8 @@ pub(crate) struct Lines {
     file: File,
     path: PathBuf,
     bytes: u64,
+    /// There was no such file before.
+    is_new: bool,
     /// Why no more lines are written.
     failed: Option<(io::ErrorKind, String)>,
 }
@@ -35,12 +38,16 @@ impl Lines {
         if std::fs::metadata(path).is_ok_and(|status| !status.is_file()) {
             return Err(LabError::NotAFile { path: name(), option });
         }
+        let is_new = !path.exists();
         let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
         let mut file = opened.map_err(LabError::file(path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(LabError::InUse { path: name(), option }),
             Err(TryLockError::Error(error)) => return Err(LabError::file(path)(error)),
+        }
+        if !is_at(&file, path) {
+            return Err(LabError::InUse { path: name(), option });
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(LabError::file(path))?;
@@ -53,7 +60,8 @@ impl Lines {
             option,
         })?;
         let bytes = whole.len() as u64;
-        Ok((Lines { file, path: path.to_owned(), bytes, failed: None }, Found { whole, torn }))
+        let lines = Lines { file, path: path.to_owned(), bytes, is_new, failed: None };
+        Ok((lines, Found { whole, torn }))
     }
 
     /// Cuts off what is behind the last whole line.
@@ -85,4 +93,22 @@ impl Lines {
         }
         written.map_err(LabError::file(&self.path))
     }
+}
+
+/// A run that ends before it has written a line leaves no file.
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if self.is_new && self.bytes == 0 {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether `file` still is the one of this name: its run may have removed it before it was locked
+/// here.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = |open: std::fs::Metadata, named: std::fs::Metadata| {
+        (open.dev(), open.ino()) == (named.dev(), named.ino())
+    };
+    file.metadata().is_ok_and(|open| path.metadata().is_ok_and(|named| same(open, named)))
 }

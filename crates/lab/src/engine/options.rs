@@ -43,6 +43,19 @@ impl RequestOptions {
     }
 }
 
+/// A name of a list with commas, beside which there may be spaces.
+pub(crate) fn listed_name(text: &str) -> Result<String, NoName> {
+    match text.trim() {
+        "" => Err(NoName),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// Nothing beside a comma, or nothing at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a name is missing; give one, or several with a comma between two")]
+pub(crate) struct NoName;
+
 /// The options of a command line that names none.
 pub(crate) fn unset<O: Args>() -> O {
     let command = O::augment_args(Command::new("options"));

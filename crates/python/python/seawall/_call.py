@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Callable, Optional, Protocol, Union
 
 from . import _seawall
@@ -87,6 +90,20 @@ def follower(progress: Progress, name: str) -> tuple[Optional[Follower], bool]:
     )
 
 
+#: What can be given where an annotation has this type, and what it is called.
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((numbers.Integral,), "a whole number"),
+    "float": ((numbers.Real,), "a number"),
+    "str": ((str,), "a text"),
+    "Literal": ((str,), "a text"),
+    "Path": ((str, os.PathLike), "a path"),
+    "Names": ((str, os.PathLike, Iterable), "a name, or several"),
+    "Command": ((str, Sequence), "a command, as a text or a list of words"),
+    "bool": ((), "True or False"),
+}
+#: The type in an annotation; that of `Union[bool, str]` is the second.
+KIND = re.compile(r"\b(int|float|str|Literal|Path|Names|Command|bool(?!,))\b")
+
 #: Parameters that are no options of a command.
 NO_OPTIONS = {"progress", "executor", "client"}
 
@@ -100,10 +117,11 @@ def words_of(command: str, options: Mapping[str, Any]) -> list[str]:
     """What one would type behind a command for the values of the parameters of its function."""
     from . import _commands
 
-    signature = inspect.signature(getattr(_commands, command))
+    function = getattr(_commands, command)
+    check_types(function, options)
     words: list[str] = []
     behind: list[str] = []
-    for name, parameter in signature.parameters.items():
+    for name, parameter in inspect.signature(function).parameters.items():
         value, is_list = options[name], parameter.annotation == "Names"
         if name in NO_OPTIONS or value is None:
             continue
@@ -120,12 +138,26 @@ def words_of(command: str, options: Mapping[str, Any]) -> list[str]:
     return [*words, "--", *behind] if behind else words
 
 
+def check_types(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
+    """Refuses values that are not of the types of a function's parameters."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        annotation, value = str(parameter.annotation), values[name]
+        found = KIND.search(annotation)
+        if value is None or value is parameter.default or found is None:
+            continue
+        types, what = KINDS[found[1]]
+        takes_bool = "bool" in annotation
+        if isinstance(value, bool) and not takes_bool or not isinstance(value, (*types, bool)):
+            what = f"{what}, True or False" if takes_bool and found[1] != "bool" else what
+            raise TypeError(f"{name} is {value!r}; give {what}")
+
+
 def _several(parameter: str, value: Names) -> list[str]:
     """The names that a parameter is given."""
     names = [value] if isinstance(value, (str, os.PathLike)) else list(value)
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
-            raise _seawall.Error(f"{parameter} has {name!r}, which is no name: give texts")
+            raise TypeError(f"{parameter} has {name!r}, which is no name: give texts")
     return [os.fspath(name) for name in names]
 
 
@@ -140,13 +172,21 @@ def _words_of(name: str, value: Any, is_list: bool) -> list[str]:
     return [f"{flag}={value}"]
 
 
+@contextmanager
+def interruptible(name: str) -> Iterator[None]:
+    """A part of a command that has nothing to show if it is stopped."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"{name} was stopped before anything was finished", None) from None
+
+
 def run(name: str, words: list[str], progress: Progress) -> Table:
     """Runs a command; its result, or the exception that ended it."""
     follow, show = follower(progress, name)
     try:
-        outcome = _seawall.run(name, words, follow, show)
-    except KeyboardInterrupt:
-        raise Interrupted(f"{name} was stopped before anything was finished", None) from None
+        with interruptible(name):
+            outcome = _seawall.run(name, words, follow, show)
     finally:
         if follow is not None:
             follow.close()

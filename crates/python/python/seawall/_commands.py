@@ -25,9 +25,6 @@ def compare(
     seed: int = 1,
     crashes: int = 20,
     ops: int = 1000,
-    entries: Optional[int] = None,
-    search: Optional[int] = None,
-    mix: Optional[str] = None,
     flushers: int = 4,
     ribbon: Optional[Union[bool, Literal["auto", "always", "never"]]] = None,
     early: Optional[Union[bool, str]] = None,
@@ -58,6 +55,9 @@ def compare(
     profile: bool = False,
     profile_folded: Optional[Path] = None,
     program_seconds: Optional[int] = None,
+    entries: Optional[int] = None,
+    search: Optional[int] = None,
+    mix: Optional[str] = None,
     progress: Progress = None,
 ) -> Table:
     """Compare persistency designs on a simulated machine, with crashes.
@@ -71,9 +71,6 @@ def compare(
     :param seed: Seed of the operations and of the crash points
     :param crashes: Crashes to inject into each cell
     :param ops: Measured operations of each thread
-    :param entries: Entries at the start [default: the workload's]
-    :param search: Per cent of operations that only search [default: the workload's]
-    :param mix: Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
     :param flushers: Number of flusher threads, one core each
     :param ribbon: Run designs with flushes (clwb) once more, with flushes left to other threads,
         where that pays, always, or never (and count)
@@ -109,6 +106,9 @@ def compare(
     :param profile_folded: Write that to this file, for viewers of flame graphs:
         `design;function;line;reason cycles`
     :param program_seconds: Stop a run of it after so many seconds [default: 3600]
+    :param entries: Entries at the start [default: the workload's]
+    :param search: Per cent of operations that only search [default: the workload's]
+    :param mix: Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
     return _call("compare", locals())
@@ -385,7 +385,7 @@ def corpus(
 ) -> Table:
     """Let the explorer find known bugs: small programs, each broken and fixed.
 
-    :param cases: Cases, or beginnings of their names [default: all]
+    :param cases: Cases, or beginnings of the names of several [default: all]
     :param long: Crash after each store too, and crash recovery twice
     :param json: Write a JSON record per case and model to this file [if stopped: none]
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any, Optional
 
 from . import _points, _seawall
-from ._call import Interrupted, call, finished, follower, words_of
+from ._call import Interrupted, call, finished, follower, interruptible, words_of
 from ._crew import Crew, check_workers, crew_of
 from ._table import Table
 
@@ -30,7 +30,8 @@ def explore(options: Mapping[str, Any]) -> Table:
     # Without workers there is a limit of time by default.
     seconds = 0 if options["seconds"] is None else options["seconds"]
     words = words_of("explore", {**options, "seconds": seconds, "resume": None})
-    count = _seawall.explore_parts(words)
+    with interruptible("explore"):
+        count = _seawall.explore_parts(words)
     follow, show = follower(options["progress"], "explore")
     kept = Kept(path, words)
     try:

@@ -11,7 +11,7 @@ from . import _seawall
 
 What = Literal[
     "designs", "workloads", "kernels", "machines", "figures", "models", "mixes", "corpus",
-    "experiments",
+    "experiments", "litmus", "applications",
 ]
 
 
@@ -65,7 +65,7 @@ def machine(name: str, /, **changes: object) -> Machine:
 
     Raises ``Error`` where there is no such machine or number, or where the machine makes no sense.
     """
-    text = Machine(":".join([name, *_settings("", changes)]))
+    text = Machine(_with(name, changes))
     _seawall.machine(text)
     return text
 
@@ -75,15 +75,23 @@ def design(name: str, /, **changes: object) -> Design:
 
     Raises ``Error`` where there is no such design or parameter, or its value is out of range.
     """
-    text = Design(":".join([name, *_settings("", changes)]))
+    text = Design(_with(name, changes))
     _seawall.design(text)
     return text
 
 
 def list(what: What, /) -> builtins.list[str]:
     """The names of all designs, workloads, kernels, machines, figures, models, mixes, experiments,
-    or cases of the corpus."""
+    litmus tests, applications, or cases of the corpus."""
+    if not isinstance(what, str):
+        raise TypeError(f"{what!r} is no list; give a text, as 'designs'")
     return _seawall.names(what)
+
+
+def _with(name: str, changes: Mapping[str, object]) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"{name!r} is no name; give a text")
+    return ":".join([name, *_settings("", changes)])
 
 
 def _settings(before: str, changes: Mapping[str, object]) -> builtins.list[str]:

@@ -11,7 +11,7 @@ from typing import Literal, Optional, TypeVar, Union
 from weakref import WeakValueDictionary
 
 from ._seawall import Error, PoolFile
-from ._typed import TypedMap
+from ._typed import TypedMap, article
 
 Key = Union[bytes, str]
 V = TypeVar("V")
@@ -210,7 +210,8 @@ class PoolMap(MutableMapping[Key, bytes]):
 
     def __setitem__(self, key: Key, value: bytes) -> None:
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise TypeError(f"a value is bytes, and {value!r} is none; encode it")
+            remedy = "; encode it" if isinstance(value, str) else ""
+            raise TypeError(f"a value is bytes, not {article(type(value))}{remedy}")
         noted = self._pool._noted_type(self._name) if self._pool._has_types else None
         if noted is not None and len(self) > 0:
             raise Error(

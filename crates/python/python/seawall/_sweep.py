@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from . import _points, _seawall
-from ._call import Follower, Interrupted, Path, Progress, follower
+from ._call import Follower, Interrupted, Path, Progress, check_types, follower, interruptible
 from ._crew import Crew, Workers, check_workers, crew_of
 from ._files import is_parquet, parquet_writer
 from ._table import Table
@@ -23,12 +23,15 @@ from ._table import Table
 if TYPE_CHECKING:
     from distributed import Client
 
+#: A name, a path, or a description.
+Experiment = Union[Path, Mapping[str, object]]
+
 #: Seconds after which Ctrl-C is looked at, and the workers of a cluster are.
 WAIT_SECONDS = 0.1
 
 
 def sweep(
-    experiment: Union[Path, Mapping[str, object]],
+    experiment: Experiment,
     *,
     out: Optional[Path] = None,
     jobs: Optional[int] = None,
@@ -53,7 +56,8 @@ def sweep(
     :param experiment: bsp-sweep, bsp-sweep-quick, the path of a .toml file, or what such a file
         says, as a dictionary (``seawall sweep --help`` has the language)
     :param out: File of records, as JSON Lines, which keeps its finished points if stopped
-        [default: the experiment's name with .jsonl, in this folder]. With a name that ends with
+        [default: the experiment's name with .jsonl, in this folder], or sweep.jsonl for a
+        dictionary; a file has the points of one experiment. With a name that ends with
         .parquet, a Parquet file is made of it at the end, which needs polars or pyarrow; points are
         kept in the file of the same name with .jsonl.
     :param jobs: Host threads, where neither an executor nor a client is given [default: one per
@@ -67,6 +71,7 @@ def sweep(
         come late
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
+    check_types(sweep, locals())
     check_workers(executor, client)
     name, text = _named(experiment)
     parquet = out if is_parquet(out) else None
@@ -74,7 +79,8 @@ def sweep(
         parquet_writer()
         out = os.path.splitext(os.fspath(parquet))[0] + ".jsonl"
     follow, show = follower(progress, "sweep")
-    file = _seawall.SweepFile(name, text, out, jobs, (plot, html), show)
+    with interruptible("sweep"):
+        file = _seawall.SweepFile(name, text, out, jobs, (plot, html), show)
     try:
         _on_crew(file, jobs, executor, client, follow)
     except KeyboardInterrupt:
@@ -96,11 +102,23 @@ def sweep(
     return table
 
 
-def _named(experiment: Union[Path, Mapping[str, object]]) -> tuple[str, Optional[str]]:
+def _named(experiment: Experiment) -> tuple[str, Optional[str]]:
     """The name of an experiment, and its description if it is not in a file."""
     if isinstance(experiment, Mapping):
-        return "sweep", json.dumps(experiment)
+        return "sweep", json.dumps(experiment, default=_plain)
+    if not isinstance(experiment, (str, os.PathLike)):
+        raise TypeError(f"experiment is {experiment!r}; give a name, a path or a dictionary")
     return os.fspath(experiment), None
+
+
+def _plain(value: object) -> object:
+    """What TOML has instead of a value: numbers of NumPy have `item`, arrays `tolist`."""
+    for method in ("tolist", "item"):
+        if hasattr(value, method):
+            return getattr(value, method)()
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(f"experiment has {value!r}; give numbers, texts, lists and dictionaries")
 
 
 def _on_crew(

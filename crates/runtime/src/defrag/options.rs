@@ -196,6 +196,15 @@ impl From<Protocol> for DefragOptions {
 }
 
 impl DefragOptions {
+    /// The texts of all protocols, ours and as published, with the usual ratios.
+    pub fn names() -> Vec<String> {
+        let of = |form, protocol| DefragOptions { protocol, form, ..DefragOptions::default() };
+        let all = [Manner::Ours, Manner::Published]
+            .into_iter()
+            .flat_map(|form| Protocol::ALL.map(|protocol| of(form, protocol).to_string()));
+        all.collect()
+    }
+
     /// Refuses ratios out of range.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! are other ones, as in `micro15:core.count=8:cold=true`.
 
 use super::{MACHINES, Machine, MachineError};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// An earlier name of a machine, and its present one.
@@ -36,9 +37,23 @@ impl Machine {
     /// See [`load`](Machine::load).
     pub fn parse(name: &str, text: &str) -> Result<Machine, MachineError> {
         let machine: Machine = toml::from_str(text)
-            .map_err(|source| MachineError::Parse { name: name.into(), source: source.into() })?;
+            .map_err(|error| MachineError::Parse { name: name.into(), what: in_words(&error) })?;
         machine.check().map_err(|what| MachineError::Invalid { name: name.into(), what })?;
         Ok(machine)
+    }
+
+    /// The numbers that can be other ones, as in `core.count`.
+    pub fn numbers(&self) -> Vec<String> {
+        let mut numbers = Vec::new();
+        collect_numbers(&toml::Table::try_from(self).unwrap_or_default(), "", &mut numbers);
+        let has_table = |path: &&str| {
+            path.rsplit_once('.').is_some_and(|(table, _)| {
+                numbers.iter().any(|number| number.starts_with(&format!("{table}.")))
+            })
+        };
+        let missing = OPTIONAL.iter().copied().filter(has_table).map(str::to_owned);
+        let all: BTreeSet<String> = missing.chain(numbers.iter().cloned()).collect();
+        all.into_iter().collect()
     }
 
     /// Returns the machine with the `settings` changed, each a key with its table as in
@@ -56,17 +71,16 @@ impl Machine {
         let invalid = |what: String| MachineError::Invalid { name: name.into(), what };
         let mut table = toml::Table::try_from(self).map_err(|error| invalid(error.to_string()))?;
         for (path, value) in settings {
-            set(&mut table, path, value).map_err(|(key, known)| MachineError::NoNumber {
-                name: name.into(),
-                path: path.clone(),
-                key,
-                known,
+            set(&mut table, path, value).map_err(|wrong| match wrong {
+                Wrong::Key { key, known } => {
+                    MachineError::NoNumber { name: name.into(), path: path.clone(), key, known }
+                }
+                Wrong::Value(what) => invalid(what),
             })?;
         }
-        let mut machine: Machine = table.try_into().map_err(|source| MachineError::Parse {
-            name: name.into(),
-            source: Box::new(source),
-        })?;
+        let mut machine: Machine = table
+            .try_into()
+            .map_err(|error| MachineError::Parse { name: name.into(), what: in_words(&error) })?;
         let is_one_row = self.mesh.rows == 1 && rows_of_a_square(self.core.count) > 1;
         let keeps_mesh = is_one_row || settings.iter().any(|(path, _)| path == "mesh.rows");
         if machine.core.count != self.core.count && !keeps_mesh {
@@ -105,10 +119,8 @@ fn parse_settings(name: &str, text: &str) -> Result<Vec<(String, toml::Value)>, 
     let invalid = |what| MachineError::Invalid { name: name.into(), what };
     let mut settings: Vec<(String, toml::Value)> = Vec::new();
     for setting in text.split(':') {
-        let parsed = setting.split_once('=').and_then(|(key, value)| {
-            let mut table: toml::Table = toml::from_str(&format!("value = {value}")).ok()?;
-            Some((key.to_owned(), table.remove("value").filter(|_| table.is_empty())?))
-        });
+        let parsed = setting.split_once('=').filter(|(_, value)| !value.is_empty());
+        let parsed = parsed.and_then(|(key, value)| Some((key.to_owned(), read(value)?)));
         let (key, value) = parsed.ok_or_else(|| {
             invalid(format!("'{setting}' is no KEY=VALUE; give {FORM}, as in core.count=8"))
         })?;
@@ -118,6 +130,15 @@ fn parse_settings(name: &str, text: &str) -> Result<Vec<(String, toml::Value)>, 
         settings.push((key, value));
     }
     Ok(settings)
+}
+
+/// What TOML's parser says of a file, with words for Rust's types.
+fn in_words(error: &toml::de::Error) -> String {
+    let mut text = error.to_string();
+    for of_rust in ["usize", "u64", "u32", "u16", "u8"] {
+        text = text.replace(&format!("expected {of_rust}"), "expected a whole number from 0");
+    }
+    text.replace("expected f64", "expected a number")
 }
 
 /// Numbers that a machine file can omit.
@@ -130,9 +151,38 @@ const OPTIONAL: [&str; 6] = [
     "memory.dram.write_line_cycles",
 ];
 
-/// Replaces the value at `path`, which must be present or be an optional one. If it is not, says
-/// which key there is not, and those that there are.
-fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), (String, String)> {
+/// A value as TOML has it, or a word.
+fn read(value: &str) -> Option<toml::Value> {
+    if value.contains(['\n', '\r']) {
+        return None;
+    }
+    let Ok(mut table) = toml::from_str::<toml::Table>(&format!("value = {value}")) else {
+        return Some(value.into());
+    };
+    table.remove("value")
+}
+
+fn collect_numbers(table: &toml::Table, before: &str, numbers: &mut Vec<String>) {
+    for (key, value) in table {
+        let path = format!("{before}{key}");
+        match value {
+            toml::Value::Table(inner) => collect_numbers(inner, &format!("{path}."), numbers),
+            toml::Value::String(_) => {}
+            _ => numbers.push(path),
+        }
+    }
+}
+
+/// Why a setting cannot be made.
+enum Wrong {
+    /// There is no such key; these are known.
+    Key { key: String, known: String },
+    /// What is wrong with the value.
+    Value(String),
+}
+
+/// Replaces the value at `path`, which must be present or be an optional one.
+fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), Wrong> {
     let (mut table, mut rest) = (table, path);
     loop {
         let (key, inner) = rest.split_once('.').map_or((rest, None), |(k, rest)| (k, Some(rest)));
@@ -142,20 +192,49 @@ fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), (
         let known: Vec<String> =
             table.keys().map(String::as_str).chain(optional).map(String::from).collect();
         if is_optional && inner.is_none() {
+            check_kind(path, value, table.get(key).unwrap_or(&toml::Value::Integer(0)))?;
             table.insert(key.to_owned(), value.clone());
             return Ok(());
         }
         match (table.get_mut(key), inner) {
             (Some(toml::Value::Table(next)), Some(inner)) => (table, rest) = (next, inner),
-            (Some(found), None) if !found.is_table() => {
+            (Some(toml::Value::Table(inner)), None) => {
+                let numbers: Vec<String> =
+                    inner.keys().map(|key| format!("{path}.{key}")).collect();
+                let numbers = numbers.join(", ");
+                return Err(Wrong::Value(format!(
+                    "{path} has several numbers; name one: {numbers}"
+                )));
+            }
+            (Some(found), None) => {
+                check_kind(path, value, found)?;
                 *found = value.clone();
                 return Ok(());
             }
-            _ => {
-                return Err((key.to_owned(), known.join(", ")));
-            }
+            _ => return Err(Wrong::Key { key: key.to_owned(), known: known.join(", ") }),
         }
     }
+}
+
+/// No number of a machine can be greater.
+const NUMBER_MAX: i64 = u32::MAX as i64;
+
+/// Refuses a value that is not of the kind of the present one.
+fn check_kind(path: &str, value: &toml::Value, present: &toml::Value) -> Result<(), Wrong> {
+    use toml::Value::{Boolean, Float, Integer, String};
+    let remedy = match (present, value) {
+        (Integer(_), Integer(0..=NUMBER_MAX)) => return Ok(()),
+        (Float(_), Float(_) | Integer(_)) => return Ok(()),
+        (Boolean(_), Boolean(_)) | (String(_), String(_)) => return Ok(()),
+        (Integer(_), Integer(0..)) => "a smaller number",
+        (Integer(_), Integer(_)) => "a whole number that is not negative",
+        (Integer(_), _) => "a whole number",
+        (Float(_), _) => "a number",
+        (Boolean(_), _) => "true or false",
+        _ => "a text",
+    };
+    let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Err(Wrong::Value(format!("{path} = {shown}; give {remedy}")))
 }
 
 /// The rows of the most square mesh of `tiles` tiles that is not higher than wide.
@@ -185,6 +264,20 @@ mod tests {
     }
 
     #[test]
+    fn every_number_of_a_machine_can_be_another_one() {
+        for (name, _) in MACHINES {
+            let machine = Machine::load(name).unwrap();
+            let numbers = machine.numbers();
+            assert!(numbers.iter().any(|number| number == "core.parallelism"), "{name}");
+            assert!(!numbers.iter().any(|number| number == "about"), "{name}");
+            for number in numbers {
+                let wrong = Machine::load(&format!("{name}:{number}=x")).unwrap_err().to_string();
+                assert!(wrong.contains(&format!("{number} = x; give ")), "{wrong}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_wrong_with_other_numbers_is_said() {
         let error = |name: &str| Machine::load(name).unwrap_err().to_string();
         for (name, said) in [
@@ -194,7 +287,14 @@ mod tests {
             ("micro15:core.counts=8", "no number core.counts"),
             ("micro15:core.count=8:core.count=9", "core.count is given twice"),
             ("micro15:core.count=65", "give 1 to 64"),
-            ("micro15:cold=3", "cold"),
+            ("micro15:cold=3", "cold = 3; give true or false"),
+            ("micro15:llc.banks=x", "llc.banks = x; give a whole number"),
+            ("micro15:llc.banks=2.5", "llc.banks = 2.5; give a whole number"),
+            ("micro15:llc.banks=-1", "llc.banks = -1; give a whole number that is not negative"),
+            ("micro15:core.width=4294967296", "core.width = 4294967296; give a smaller number"),
+            ("micro15:core.parallelism=x", "core.parallelism = x; give a whole number"),
+            ("micro15:ghz='x'", "ghz = x; give a number"),
+            ("desktop:llc=3", "llc has several numbers; name one: llc.banks, "),
             ("micro16:cold=true", "no machine 'micro16'"),
             ("micro15:cold", "no machine 'micro15:cold'"),
             ("/nowhere.toml:cold=true", "cannot read machine file /nowhere.toml"),
@@ -231,7 +331,7 @@ mod tests {
         assert!(error("core.counts", 1).contains("parallelism"));
         assert!(error("core.parallelism", 1).contains("give 50 to 16000"));
         assert!(error("core.parallelism.x", 1).contains("core.parallelism.x"));
-        assert!(error("core", 1).contains("no number core"));
+        assert!(error("core", 1).contains("core has several numbers; name one: "));
         assert!(error("cores.count", 1).contains("core, "));
         assert!(error("core.count", 65).contains("give 1 to 64"));
         assert!(error("llc.banks", -1).contains("-1"));

@@ -6,7 +6,7 @@ use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
 use crate::commands::program::ProgramOptions;
 use crate::engine::options::{
     CRASHES, CRASHES_MAX, MACHINE, RequestOptions, check_jobs, default_options, flaws, in_range,
-    named_machine, once, threads_of,
+    listed_name, named_machine, once, threads_of,
 };
 use crate::engine::timeline::{TraceOptions, Traced};
 use clap::Args;
@@ -29,12 +29,18 @@ const WARMUP_DIVISOR: u64 = 8;
 
 /// What to compare, as a user says it.
 #[derive(Clone, Debug, Args)]
+#[command(
+    mut_arg("entries", |it| it.conflicts_with("command")),
+    mut_arg("search_percent", |it| it.conflicts_with("command")),
+    mut_arg("mix", |it| it.conflicts_with("command"))
+)]
 pub struct CompareOptions {
     /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
-    #[arg(long, short, value_delimiter = ',', value_name = "NAMES", conflicts_with = "command")]
+    #[arg(long, short, value_delimiter = ',', value_parser = listed_name, value_name = "NAMES",
+          conflicts_with = "command")]
     pub workloads: Vec<String>,
     /// Designs, separated by commas, each NAME or NAME:KEY=VALUE:.. [default: all]
-    #[arg(long, short, value_delimiter = ',', value_name = "DESIGNS")]
+    #[arg(long, short, value_delimiter = ',', value_parser = listed_name, value_name = "DESIGNS")]
     pub designs: Vec<String>,
     /// Machine, or the path of a .toml file, each with :KEY=VALUE for other numbers
     #[arg(long, short, default_value = MACHINE, value_name = "NAME")]

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 /// How far to look, and at what.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CorpusOptions {
-    /// Cases, or beginnings of their names [default: all]
+    /// Cases, or beginnings of the names of several [default: all]
     pub cases: Vec<String>,
     /// Crash after each store too, and crash recovery twice
     #[arg(long)]
@@ -93,6 +93,22 @@ impl Corpus {
     }
 }
 
+/// The cases of these names, or whose names begin so; all if there are none.
+fn chosen(names: &[String]) -> Result<Vec<&'static dyn Case>, UnknownCase> {
+    let is_one = |name: &str| all_cases().any(|case| case.about().name == name);
+    let is_named = |case: &dyn Case, name: &String| {
+        let known = case.about().name;
+        if is_one(name) { known == name } else { known.starts_with(&name[..]) }
+    };
+    if let Some(name) = names.iter().find(|name| !all_cases().any(|case| is_named(case, name))) {
+        return Err(UnknownCase(name.clone()));
+    }
+    let is_chosen = |case: &&'static dyn Case| {
+        names.is_empty() || names.iter().any(|name| is_named(*case, name))
+    };
+    Ok(all_cases().filter(is_chosen).collect())
+}
+
 /// Columns of the last column.
 const WHAT_COLUMNS: usize = 33;
 
@@ -114,16 +130,7 @@ impl Experiment for CorpusOptions {
         progress: &Progress,
         _: &Arc<AtomicBool>,
     ) -> Result<Corpus, ExploreError> {
-        let is_named = |case: &dyn Case, name: &String| case.about().name.starts_with(&name[..]);
-        for name in &plan.cases {
-            if !all_cases().any(|case| is_named(case, name)) {
-                return Err(UnknownCase(name.clone()).into());
-            }
-        }
-        let chosen = |case: &&dyn Case| {
-            plan.cases.is_empty() || plan.cases.iter().any(|name| is_named(*case, name))
-        };
-        let cases: Vec<&dyn Case> = all_cases().filter(chosen).collect();
+        let cases = chosen(&plan.cases)?;
         let effort = match plan.long {
             true => Effort { thorough: true, depth: 2, ..Effort::default() },
             false => Effort::default(),
@@ -160,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_is_chosen_by_the_beginning_of_its_name() {
+    fn a_case_is_chosen_by_its_name_or_several_by_how_theirs_begin() {
         let run = |name: &str| {
             let options = CorpusOptions { cases: vec![name.into()], ..CorpusOptions::default() };
             CorpusOptions::run(options, &Progress::hidden(), &Arc::default())
@@ -168,6 +175,11 @@ mod tests {
         let corpus = run("ff-8").unwrap();
         assert_eq!(corpus.wrong(), 0);
         assert!(corpus.to_text().contains("1 of 1 broken programs found"));
+        let names = |of: &str| -> Vec<&str> {
+            chosen(&[of.into()]).unwrap().iter().map(|case| case.about().name).collect()
+        };
+        assert_eq!(names("pm-1"), ["pm-1"]);
+        assert!(names("pm-").contains(&"pm-11") && names("pm-").contains(&"pm-1"));
         assert!(run("zz").unwrap_err().to_string().contains("`zz`"));
     }
 }
