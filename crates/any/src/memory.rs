@@ -7,7 +7,7 @@
 use accounted::Accounted;
 use seawall_explore::{CrashImage, Traced};
 use seawall_memory::layer::{self, Either};
-use seawall_memory::{Addr, Fence, Image, Memory, Width};
+use seawall_memory::{Addr, Fence, Image, LINE_BYTES, Memory, Width};
 use seawall_native::NativeMemory;
 use seawall_ribbon::{DirtinessMemory, RibbonMemory};
 use seawall_sim::SimMemory;
@@ -215,6 +215,12 @@ impl<'m, 'a> layer::Layer for AnyMemory<'m, 'a> {
     #[inline(never)]
     fn work(&self, instructions: u32) {
         self.0.work(instructions);
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
+        self.0.load_line(at)
     }
 
     #[inline(never)]

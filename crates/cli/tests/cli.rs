@@ -74,10 +74,10 @@ fn a_shell_completes_names_and_manual_pages_have_the_commands_and_their_flags() 
             COMP_POINT=${#COMP_LINE}; _seawall; echo \"${COMPREPLY[*]}\"\n\
         done";
     let binaries = Path::new(env!("CARGO_BIN_EXE_seawall")).parent().unwrap();
-    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
+    let all = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
     let lines = ["seawall compare -w que", "seawall compare -d lb,lbpp:ep", "seawall repr"];
     let mut bash = Command::new("bash");
-    let output = bash.env("PATH", path).args(["-c", &script, "bash"]).args(lines).output().unwrap();
+    let output = bash.env("PATH", all).args(["-c", &script, "bash"]).args(lines).output().unwrap();
     assert_eq!(text(&output.stdout).lines().collect::<Vec<_>>(), ["queue", "epochs=", "reproduce"]);
     assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
     let folder = tempfile::tempdir().unwrap();

@@ -258,6 +258,9 @@ fn ctrl_c_while_a_command_reads_its_inputs_ends_it_with_a_word() {
         let id = child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
         input_of_child.write_all(&fs::read(inputs.at(input)).unwrap()).unwrap();
+        // Who reads it once more finds a file.
+        fs::remove_file(&pipe).unwrap();
+        fs::copy(inputs.at(input), &pipe).unwrap();
         drop(input_of_child);
         let output = child.wait_with_output().unwrap();
         let said = text(&output.stderr);

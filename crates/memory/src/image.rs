@@ -73,12 +73,22 @@ impl Image {
     }
 }
 
+#[inline]
 #[track_caller]
 fn place(at: Addr, width: u64, len: usize) -> usize {
     let offset = at.offset();
-    assert!(offset.is_multiple_of(width), "{at:?} is not aligned to {width} bytes");
-    assert!(offset + width <= len as u64, "{at:?} is outside memory of {len} bytes");
+    if !offset.is_multiple_of(width) || offset + width > len as u64 {
+        misplaced(at, width, len);
+    }
     offset as usize
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn misplaced(at: Addr, width: u64, len: usize) -> ! {
+    assert!(at.offset().is_multiple_of(width), "{at:?} is not aligned to {width} bytes");
+    panic!("{at:?} is outside memory of {len} bytes");
 }
 
 /// The bytes from `start` on, which are there: a copy of a length known at compile time.
@@ -118,6 +128,13 @@ impl Memory for Image {
             Width::B4 => region[start..start + 4].copy_from_slice(&(value as u32).to_le_bytes()),
             Width::B8 => region[start..start + 8].copy_from_slice(&value.to_le_bytes()),
         }
+    }
+
+    #[inline]
+    fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8] {
+        let region = self.region(at).borrow();
+        let start = place(at, LINE_BYTES, region.len());
+        std::array::from_fn(|word| u64::from_le_bytes(array(&region, start + 8 * word)))
     }
 
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {

@@ -313,5 +313,9 @@ fn to_lines(bytes: &[u8]) -> Vec<LineData> {
 }
 
 fn to_bytes(lines: &[LineData]) -> Vec<u8> {
-    lines.iter().flatten().flat_map(|word| word.to_le_bytes()).collect()
+    let mut bytes = vec![0; size_of_val(lines)];
+    for (into, word) in bytes.chunks_exact_mut(8).zip(lines.iter().flatten()) {
+        into.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
 }

@@ -6,12 +6,14 @@
 //! bytes.
 
 use crate::shared::Inconsistency;
-use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: u64 = 512;
 /// Words of an entry.
 pub const ENTRY_WORDS: u64 = ENTRY_BYTES / 8;
+/// Words of a line; entries start at one.
+const LINE_WORDS: u64 = LINE_BYTES / 8;
 
 /// The payload word at index `word` of the entry with this key and tag.
 #[inline]
@@ -49,8 +51,16 @@ pub fn check<M: Memory>(
     key: u64,
     tag: u64,
 ) -> Result<(), Inconsistency> {
-    let wrong = |word: &u64| memory.load::<u64>(at.plus(8 * word)) != payload(key, tag, *word);
-    match (from..ENTRY_WORDS).find(wrong) {
+    let wrong = |word: u64, found: u64| found != payload(key, tag, word);
+    let lines = from.next_multiple_of(LINE_WORDS);
+    let before = (from..lines).find(|word| wrong(*word, memory.load(at.plus(8 * word))));
+    let in_line = |first: u64| {
+        let words = (first..).zip(memory.load_line(at.plus(8 * first)));
+        words.into_iter().find(|(word, found)| wrong(*word, *found)).map(|(word, _)| word)
+    };
+    let first =
+        before.or_else(|| (lines..ENTRY_WORDS).step_by(LINE_WORDS as usize).find_map(in_line));
+    match first {
         None if tag != 0 => Ok(()),
         None => Err(Inconsistency::Torn { at, key, tag, word: 0 }),
         Some(word) => Err(Inconsistency::Torn { at, key, tag, word }),
