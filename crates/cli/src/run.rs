@@ -77,8 +77,8 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
         Command::Pool(PoolCommand::Check(options)) => {
             experiment(&ExamineOptions { is_brief: true, ..options })
         }
-        Command::Completions { shell } => shell::completions(shell),
-        Command::Man { folder } => shell::manual(&folder),
+        Command::Completions { shell } => say(&shell::completions(shell)?),
+        Command::Man { folder } => shell::manual(&folder).map(|()| Verdict::Fine),
         Command::Doctor => say(&Doctor::examine().to_string()),
     }
 }

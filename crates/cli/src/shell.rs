@@ -6,7 +6,6 @@
 mod bash;
 
 use crate::args::Cli;
-use crate::run::{Verdict, say};
 use anyhow::{Context, Result};
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::engine::{
@@ -35,6 +34,7 @@ enum Offer {
     Designs,
     Machines,
     Protocols,
+    Costs,
     /// Programs that can be explored.
     Explored,
 }
@@ -56,6 +56,7 @@ const OFFERS: &[(&str, Offer)] = &[
     ("tests", Offer::Litmus),
     ("applications", Offer::Names(&[Listing::Applications])),
     ("defragment", Offer::Protocols),
+    ("cost", Offer::Costs),
 ];
 
 /// Answers a shell that asks for completions; the process ends then.
@@ -63,12 +64,12 @@ pub(crate) fn complete() {
     CompleteEnv::with_factory(completed).var(VARIABLE).shells(SHELLS).complete();
 }
 
-/// Prints what makes a shell ask.
-pub(crate) fn completions(shell: Shell) -> Result<Verdict> {
+/// What makes a shell ask.
+pub(crate) fn completions(shell: Shell) -> Result<String> {
     let mut text = Vec::new();
     let known = SHELLS.completer(&shell.to_string()).context("seawall knows each of these")?;
     known.write_registration(VARIABLE, "seawall", "seawall", "seawall", &mut text)?;
-    say(&String::from_utf8(text)?)
+    Ok(String::from_utf8(text)?)
 }
 
 /// The command with what its arguments can be.
@@ -115,6 +116,7 @@ impl Offer {
             Offer::Files(listing) => listing.names(),
             Offer::Litmus => [Listing::Litmus.names(), litmus::families()].concat(),
             Offer::Protocols => DefragOptions::names(),
+            Offer::Costs => ["lean", "libpmemobj"].map(str::to_owned).into(),
             Offer::Explored => {
                 let own = MEASURED.map(str::to_owned);
                 let listed = [Listing::Workloads, Listing::Corpus];
@@ -146,10 +148,9 @@ fn numbers(machine: &str) -> Vec<String> {
 }
 
 /// Writes a page for seawall and one for each command.
-pub(crate) fn manual(folder: &Path) -> Result<Verdict> {
+pub(crate) fn manual(folder: &Path) -> Result<()> {
     let path = folder.display();
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {path}"))?;
     clap_mangen::generate_to(Cli::command(), folder)
-        .with_context(|| format!("cannot write manual pages to {path}; choose another folder"))?;
-    Ok(Verdict::Fine)
+        .with_context(|| format!("cannot write manual pages to {path}; choose another folder"))
 }

@@ -71,7 +71,7 @@ fn a_shell_completes_names_and_manual_pages_have_the_commands_and_their_flags() 
     let script = run(0, &["completions", "bash"])
         + "\n\
         for COMP_LINE in \"$@\"; do\n\
-            COMP_POINT=${#COMP_LINE}; _seawall; echo \"${COMPREPLY[*]}\"\n\
+            COMP_POINT=${#COMP_LINE}; _seawall seawall; echo \"${COMPREPLY[*]}\"\n\
         done";
     let binaries = Path::new(env!("CARGO_BIN_EXE_seawall")).parent().unwrap();
     let all = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
@@ -134,6 +134,9 @@ fn what_is_unknown_is_answered_with_what_is_known() {
     refuses(&["show", "machine", "micro16"], &["micro15"]);
     refuses(&["show", "design", "lbq"], &["lbpp"]);
     refuses(&["list", "desings"], &["designs"]);
+    refuses(&["explore", "hash", "--model", "px86,"], &["--model", "a name is missing"]);
+    refuses(&["explore", "hash", "--model", "px86, bpe"], &["unknown persistency model `bpe`"]);
+    refuses(&["compare", "-w", "hash,,queue"], &["--workloads", "a name is missing"]);
 }
 
 #[test]
@@ -219,6 +222,17 @@ fn options_of_workloads_are_refused_beside_a_program_of_others() {
     ];
     for option in options {
         refuses(&["compare", "--program", "true", option], &["cannot be used with", "--program"]);
+    }
+    for options in [
+        ["compare", "--workloads=queue", "--check=true"],
+        ["compare", "--workloads=queue", "--profile"],
+        ["compare", "--ops=5", "--program-seconds=3"],
+        ["kernels", "lu", "--pm=all"],
+        ["explore", "queue", "--check=true"],
+        ["explore", "queue", "--prepare=true"],
+    ] {
+        let option = options[2].split('=').next().unwrap();
+        refuses(&options, &[option, "--program"]);
     }
     refuses(&["explore", "--program", "true", "--ribbon"], &["is an option of: seawall compare"]);
 }

@@ -90,6 +90,12 @@ pub enum LabError {
         /// What it may be.
         valid: String,
     },
+    /// An option of programs of others, without one.
+    #[error("{option} is for programs of others; name one with --program, or leave it out")]
+    NeedsProgram {
+        /// The option.
+        option: &'static str,
+    },
     /// Several cells, of which one is to be recorded.
     #[error(
         "--trace records one cell, and {cells} are named ({first}); name one workload, kernel or \

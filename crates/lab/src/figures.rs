@@ -7,7 +7,7 @@
 use crate::LabError;
 use crate::engine::jobs::Runner;
 use crate::engine::kept::Kept;
-use crate::engine::options::{check_jobs, default_options, once};
+use crate::engine::options::{check_jobs, default_options, listed_name, once};
 use clap::Args;
 use seawall_report::{
     Bars, Experiment, Files, Finished, Form, Group, HtmlPage, Progress, Report, ReportError,
@@ -100,6 +100,7 @@ fn name_of_today(name: &str) -> String {
 pub struct FigureOptions {
     /// Figures, first parts of their names (micro15: all that begin with micro15-), or paths of
     /// .toml files [default: all]
+    #[arg(value_delimiter = ',', value_parser = listed_name)]
     pub figures: Vec<String>,
     /// All figures, as without a name
     #[arg(long, conflicts_with = "figures")]

@@ -48,7 +48,7 @@ pub use commands::{bench, explore, litmus, pool, run, validate};
 pub use engine::kept::build;
 pub use engine::options::{CRASHES, MACHINE, RequestOptions};
 pub use engine::timeline::{TraceOptions, TraceWindow};
-pub use engine::typed::{argument, in_words};
+pub use engine::typed::in_words;
 pub use error::LabError;
 pub use figures::{
     Coalescing, CoalescingFigure, CoalescingOptions, CoalescingRecord, CoalescingRow,

@@ -83,7 +83,7 @@ pub(crate) fn parse<O: Args>(name: &'static str, words: &[String]) -> Result<O, 
     let command = O::augment_args(Command::new(name)).no_binary_name(true).disable_help_flag(true);
     let matches = command.clone().try_get_matches_from(words);
     let options = matches.and_then(|matches| O::from_arg_matches(&matches));
-    options.map_err(|error| Failure::of_options(&in_words(error, &command)))
+    options.map_err(|error| Failure::of_options(&in_words(error, &command), &command))
 }
 
 fn ready<E>(options: &E) -> Result<Ready, Failure>

@@ -1,9 +1,10 @@
 //! Why something could not be done: the message that the command line prints, as an exception.
 
+use clap::Command;
 use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
-use seawall_lab::{argument, tip};
+use seawall_lab::tip;
 
 create_exception!(
     seawall,
@@ -37,36 +38,45 @@ impl Failure {
         Failure(of_parameters(&text))
     }
 
-    /// What is wrong with options, without the advice for a command line.
-    pub(crate) fn of_options(error: &clap::Error) -> Failure {
+    /// What is wrong with the options of a command, without the advice for a command line.
+    pub(crate) fn of_options(error: &clap::Error, command: &Command) -> Failure {
         let text = error.to_string();
         let advice = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more");
         let lines: Vec<&str> = text.lines().take_while(advice).collect();
-        let text = lines.join("\n");
-        let option = argument(error);
-        let text = text.replace(&format!("'{option}'"), &format!("'{}'", parameter(option)));
-        Failure(text.trim().trim_start_matches("error: ").to_owned())
+        let mut text = lines.join("\n");
+        let mut built = command.clone();
+        built.build();
+        for argument in built.get_arguments() {
+            let (shown, name) = (argument.to_string(), argument.get_id().as_str());
+            text = match argument.get_long() {
+                Some(option) => text.replace(&shown, &option.replace('-', "_")),
+                None => {
+                    text.replace(&shown, name).replace(&format!("<{}>", name.to_uppercase()), name)
+                }
+            };
+        }
+        Failure(of_parameters(text.trim().trim_start_matches("error: ")))
     }
 }
 
-/// The parameter of a function that is the option `--early-stores <N>`: `early_stores`.
-fn parameter(option: &str) -> String {
-    let flag = option.split([' ', '=', '[']).next().unwrap_or_default();
-    match flag.strip_prefix("--") {
-        Some(name) => name.replace('-', "_"),
-        None => option.to_owned(),
-    }
-}
-
-/// A message with parameters where it speaks of options, but for commands, which are between
-/// backticks.
+/// A message with parameters where it speaks of options, and with the functions of this package for
+/// commands that have one; commands are between backticks.
 pub(crate) fn of_parameters(message: &str) -> String {
     let parts = message.split('`').enumerate();
     let parts = parts.map(|(at, part)| match at % 2 {
         0 => part.split_inclusive(' ').map(of_word).collect(),
-        _ => part.to_owned(),
+        _ => of_command(part),
     });
     parts.collect::<Vec<String>>().join("`")
+}
+
+/// `seawall list corpus` and `seawall sweep --help` as one asks for them here.
+fn of_command(command: &str) -> String {
+    match command.split(' ').collect::<Vec<_>>()[..] {
+        ["seawall", "list", what] => format!("seawall.list('{what}')"),
+        ["seawall", name, "--help"] => format!("help(seawall.{name})"),
+        _ => command.to_owned(),
+    }
 }
 
 /// `(--early-stores,` as `(early_stores,`.
@@ -102,6 +112,7 @@ mod tests {
         let said = "--early-stores is 3; give more --ops, (--seconds) or `seawall run --ops 3`";
         let meant = "early_stores is 3; give more ops, (seconds) or `seawall run --ops 3`";
         assert_eq!(of_parameters(said), meant);
+        assert_eq!(of_parameters("see `seawall list corpus`"), "see `seawall.list('corpus')`");
         assert_eq!(of_parameters("a -- b, c--d and --"), "a -- b, c--d and --");
     }
 }

@@ -85,7 +85,7 @@ def type_of(option: Option) -> str:
     if option["values"]:
         inside = "Literal[" + ", ".join(f'"{value}"' for value in option["values"]) + "]"
     else:
-        inside = TYPES[option["kind"]]
+        inside = "Path" if option["flag"] == "machine" else TYPES[option["kind"]]
     if option["is_value_optional"]:
         inside = f"Union[bool, {inside}]"
     return inside if option["default"] or option["is_required"] else f"Optional[{inside}]"

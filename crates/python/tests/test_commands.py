@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import seawall
-from conftest import Command, without_times
+from conftest import SWEEP, Command, without_times
 
 import generate
 
@@ -109,6 +109,14 @@ def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
             assert option["help"] in said, option["help"]
 
 
+def swept(**changes: Any) -> seawall.Table:
+    return seawall.sweep({**SWEEP, **changes})
+
+
+def factor(design: str) -> list[dict[str, object]]:
+    return [{"name": "a factor", "design": design, "values": [50]}]
+
+
 @pytest.mark.parametrize(
     "call, named",
     [
@@ -121,7 +129,14 @@ def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
         (lambda: seawall.compare(threads=0), "threads is 0"),
         (lambda: seawall.compare(ops=1 << 70), "for 'ops': give a smaller number"),
         (lambda: seawall.compare(workloads="queue,"), "for 'workloads': a name is missing"),
-        (lambda: seawall.compare(trace_window="5"), "'5' for 'trace_window'"),
+        (lambda: seawall.compare(trace_window="5"), "'5' for 'trace_window': trace_window is 5"),
+        (lambda: seawall.compare(trace_window="5..6"), "not provided:\n  trace"),
+        (lambda: seawall.compare(check="./x {pool}", workloads="queue"), "check is for programs of"),
+        (lambda: seawall.explore("queue", check="./x"), "check is for programs of others; name one"),
+        (lambda: seawall.explore(), "not provided:\n  workload"),
+        (lambda: seawall.explore("queue", model="px86,"), "for 'model': a name is missing"),
+        (lambda: seawall.corpus("zz"), "see `seawall.list('corpus')`"),
+        (lambda: seawall.compare(program=[]), "a command has no words"),
         (lambda: seawall.compare(trace="run.json"), "trace is run.json"),
         (lambda: seawall.compare(mix="ycsb-z"), "ycsb-a"),
         (lambda: seawall.compare(json="/no/such/folder/x.json"), "/no/such/folder/x.json"),
@@ -132,7 +147,15 @@ def test_what_is_written_by_hand_has_the_options_of_its_command() -> None:
         (lambda: seawall.reproduce("no-figure"), "no figure 'no-figure'"),
         (lambda: seawall.sweep("no-sweep"), "no experiment 'no-sweep'"),
         (lambda: seawall.sweep("bsp-swep"), "tip: a similar name exists: 'bsp-sweep'"),
-        (lambda: seawall.sweep({"title": "x"}), "experiment sweep: missing field `machine`"),
+        (lambda: seawall.sweep({"title": "x"}), "missing field `machine`; `help(seawall.sweep)` has"),
+        (lambda: swept(kernels="lu:8"), 'kernels: string "lu:8", expected a list'),
+        (lambda: swept(factor={}), "factor: a table, expected a list"),
+        (lambda: swept(factors=["all"]), "factors: list, expected a string"),
+        (lambda: swept(crashes="2"), 'crashes: string "2", expected a whole number from 0'),
+        (lambda: swept(designs=["bsp-lbp"]), "tip: a similar name exists: 'bsp-lbpp'"),
+        (lambda: swept(kernels=["lu", "oceans"]), "tip: a similar name exists: 'ocean'"),
+        (lambda: swept(factor=factor("stors")), "tip: a similar name exists: 'stores'"),
+        (lambda: seawall.sweep(SWEEP, out="x.parquet", plot="x.parquet"), "out and plot name the"),
         (lambda: seawall.sweep("bsp-sweep-quick", jobs=0), "jobs is 0"),
     ],
 )
@@ -157,15 +180,21 @@ def test_a_mistake_is_an_error_that_names_the_thing_and_the_remedy(
         (lambda it: it.compare(ribbon=3), "ribbon is 3; give a text, True or False"),
         (lambda it: it.compare(html=3), "html is 3; give a path"),
         (lambda it: it.compare(program=3), "program is 3; give a command, as a text or a list"),
-        (lambda it: it.compare(machine=3), "machine is 3; give a text"),
+        (lambda it: it.compare(machine=3), "machine is 3; give a path, or a text"),
         (lambda it: it.kernels(3), "kernels is 3; give a name, or several"),
         (lambda it: it.run("hash", seconds="2"), "seconds is '2'; give a number"),
         (lambda it: it.run(3), "workload is 3; give a text"),
         (lambda it: it.sweep(3), "experiment is 3; give a name, a path or a dictionary"),
         (lambda it: it.sweep("bsp-sweep-quick", jobs=1.5), "jobs is 1.5; give a whole number"),
-        (lambda it: it.sweep({"vary": object}), "give numbers, texts, lists and dictionaries"),
+        (lambda it: it.sweep({"a": [1, object]}), "experiment['a'][1] is <class 'object'>; give a"),
+        (lambda it: it.sweep({"a": float("nan")}), "experiment['a'] is nan; give a number"),
+        (lambda it: it.sweep({"a": None}), "experiment['a'] is None; give a number, a text"),
+        (lambda it: it.sweep(SWEEP, executor=lambda: 3), "for executor gave 3; give one that makes"),
+        (lambda it: it.compare(program=["a", 2.5]), "a command has 2.5; give texts"),
+        (lambda it: it.compare(program=b"./x"), "program is b'./x'; give a command"),
         (lambda it: it.design(3), "3 is no name; give a text"),
         (lambda it: it.machine(3), "3 is no name; give a text"),
+        (lambda it: it.open("x.pool", domain=3), "domain is 3; give 'line', 'page' or 'none'"),
         (lambda it: it.list(3), "3 is no list; give a text, as 'designs'"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import seawall
 
@@ -13,6 +15,24 @@ def test_changes_become_the_text_that_commands_take() -> None:
     assert machine.parameters["core"] == seawall.machine("micro15").parameters["core"]
     assert seawall.machine("micro15", **{"core.count": 8}, cold=True).parameters["cold"] is True
     assert "banks = 16 " in machine.show() and "KiB" in machine.show()
+
+
+def test_numbers_may_be_those_of_numpy_and_machines_paths(here: Path) -> None:
+    class Scalar:
+        """As NumPy has them."""
+
+        def __init__(self, value: object) -> None:
+            self.item = lambda: value
+
+    assert seawall.machine("desktop", cold=Scalar(True)) == "desktop:cold=true"
+    assert seawall.design("lbpp", epochs=Scalar(4)) == "lbpp:epochs=4"
+    (here / "mine.toml").write_text(seawall.machine("desktop").show())
+    mine = seawall.machine(Path("mine.toml"), ghz=1)
+    assert mine == "mine.toml:ghz=1" and mine.parameters["ghz"] == 1
+    table = seawall.compare(
+        workloads="queue", designs="lb", machine=Path("mine.toml"), ops=5, crashes=0
+    )
+    assert len(table) == 1
 
 
 def test_a_design_says_what_it_is_and_promises() -> None:
@@ -36,6 +56,8 @@ def test_a_design_says_what_it_is_and_promises() -> None:
         (lambda: seawall.design("lbqq"), "lb-idt"),
         (lambda: seawall.design("lbppp"), "tip: a similar name exists: 'lbpp'"),
         (lambda: seawall.design("lbpp", epochs=0), "epochs"),
+        (lambda: seawall.design("lbpp", epochs="4"), "epochs=4 is a text; give a whole number"),
+        (lambda: seawall.machine("desktop", llc={"banks": 10**30}), "give a smaller number"),
         (lambda: seawall.list("desings"), "designs, workloads"),  # type: ignore[arg-type]
     ],
 )

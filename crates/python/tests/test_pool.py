@@ -144,7 +144,11 @@ def test_what_cannot_be_done_names_the_thing_and_the_remedy(here: Path) -> None:
         pool["a"]["nobody"]
     with pytest.raises(seawall.Error, match="domain"):
         seawall.open("y.pool", domain="sheet")  # type: ignore[arg-type]
+    entries, records = pool["a"], pool.typed("b", int)
+    with pytest.raises(TypeError, match="3 is no type"):
+        pool.typed("c", 3)  # type: ignore[arg-type]
     pool.close()
+    assert "closed" in repr(pool) and "closed" in repr(entries) and "closed" in repr(records)
     with pytest.raises(seawall.Error, match="x.pool is closed"):
         pool["a"]["k"] = b""
     with pytest.raises(TypeError, match="seawall.open"):

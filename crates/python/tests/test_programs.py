@@ -119,5 +119,5 @@ def test_mistakes_are_named(compiled: Compile) -> None:
         seawall.compare(program="./no-such-program {pool}")
     with pytest.raises(seawall.Error, match="seawall cc"):
         seawall.compare(program="ls {pool}")
-    with pytest.raises(seawall.Error, match="--check"):
+    with pytest.raises(seawall.Error, match="not provided:\n  .check.check_entry"):
         seawall.explore(program="./entry {pool}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import seawall
@@ -64,6 +66,31 @@ def test_pandas_has_the_same_rows_and_columns(table: seawall.Table) -> None:
     assert list(table.to_pandas().columns) == table.columns
     flat = table.to_pandas(flat=True)
     assert any("." in name for name in flat.columns), list(flat.columns)
+
+
+def test_a_table_and_an_interruption_can_go_to_another_process(table: seawall.Table) -> None:
+    there = pickle.loads(pickle.dumps(table))
+    assert there == table and there.to_json() == table.to_json() and type(there) is seawall.Table
+    assert (there.text, there.notes, there.plots()) == (table.text, table.notes, table.plots())
+    assert (there.found, there.complete, repr(there)) == (False, True, repr(table))
+    assert copy.deepcopy(there) == table
+    stopped = pickle.loads(pickle.dumps(seawall.Interrupted("stopped", table)))
+    assert stopped.partial == table and str(stopped) == "stopped"
+
+
+def test_records_of_which_none_is_left_keep_their_columns(table: seawall.Table) -> None:
+    nothing = table.where(lambda it: False)
+    assert len(nothing) == 0 and nothing.columns == table.columns
+    with pytest.raises(seawall.Error, match="there are no records to draw"):
+        nothing.plot("design", "cycles")
+    with pytest.raises(TypeError, match="keep is .*; give a function of a record"):
+        table.where("design == 'lb'")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="3 is no column"):
+        table.plot(3, "cycles")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="ax is 3; give axes"):
+        table.plot("design", "cycles", ax=cast(Any, 3))
+    polars = pytest.importorskip("polars")
+    assert nothing.to_polars().columns == table.columns and polars
 
 
 def without_nulls(value: Any) -> Any:

@@ -12,8 +12,8 @@ use std::path::Path;
 pub(super) struct Bash;
 
 const SCRIPT: &str = r#"_NAME() {
-    local IFS=$'\n'
-    COMPREPLY=( $(VARIABLE=bash COMPLETER -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS") )
+    local IFS=$'\n' line=${COMP_LINE:0:COMP_POINT}
+    COMPREPLY=( $(VARIABLE=bash "$1" -- "$line" "$COMP_WORDBREAKS" 2> /dev/null) )
     # More follows what ends so.
     [[ "${COMPREPLY[0]-}" == *[=/] ]] && compopt -o nospace 2> /dev/null
     return 0
@@ -55,27 +55,60 @@ impl EnvCompleter for Bash {
     ) -> io::Result<()> {
         let asked: Vec<_> = asked.iter().map(|text| text.to_string_lossy()).collect();
         let [line, breaks] = &asked[..] else { return Ok(()) };
-        let words: Vec<&str> = words(line);
-        let kept = parted(words.last().copied().unwrap_or_default(), breaks);
-        let (words, last) = (words.iter().map(OsString::from).collect(), words.len() - 1);
+        let (words, is_quoted) = words(line);
+        let last = words.len() - 1;
+        let kept = if is_quoted { 0 } else { parted(&words[last], breaks) };
+        let words = words.into_iter().map(OsString::from).collect();
         for candidate in engine::complete(command, words, last, folder)? {
             let text = candidate.get_value().to_string_lossy();
-            writeln!(out, "{}", text.get(kept..).unwrap_or_default())?;
+            let text = text.get(kept..).unwrap_or_default();
+            writeln!(out, "{}", if is_quoted { text.to_owned() } else { escaped(text) })?;
         }
         Ok(())
     }
 }
 
-/// The words of a line; the last is empty if the line ends with a space.
-fn words(line: &str) -> Vec<&str> {
-    let last = if line.ends_with(char::is_whitespace) || line.is_empty() { Some("") } else { None };
-    line.split_whitespace().chain(last).collect()
+/// The words of a line without their quotes, the last of which is being typed, and whether a quote
+/// is open in it: Bash parts no word there.
+fn words(line: &str) -> (Vec<String>, bool) {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    let (mut is_word, mut letters) = (false, line.chars());
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (None, '\'' | '"') => quote = Some(letter),
+            (None | Some('"'), '\\') => word.extend(letters.next()),
+            (None, letter) if letter.is_whitespace() => {
+                if is_word {
+                    words.push(std::mem::take(&mut word));
+                }
+                is_word = false;
+                continue;
+            }
+            (_, letter) => word.push(letter),
+        }
+        is_word = true;
+    }
+    words.push(word);
+    (words, quote.is_some())
 }
 
 /// Bytes of the word being typed that Bash takes for words of their own, and keeps.
 fn parted(word: &str, breaks: &str) -> usize {
     let is_break = |character| matches!(character, '=' | ':') && breaks.contains(character);
     word.rfind(is_break).map_or(0, |at| at + 1)
+}
+
+/// As it is typed without quotes.
+fn escaped(text: &str) -> String {
+    let mut typed = String::new();
+    for letter in text.chars() {
+        if letter.is_whitespace() || "'\"\\()&;$`*?<>|#![]{}".contains(letter) {
+            typed.push('\\');
+        }
+        typed.push(letter);
+    }
+    typed
 }
 
 #[cfg(test)]
@@ -104,11 +137,26 @@ mod tests {
     }
 
     #[test]
+    fn a_word_in_quotes_is_one_and_what_needs_a_backslash_gets_one() {
+        assert_eq!(replies("seawall compare -d 'clwb,lbpp:ep"), ["clwb,lbpp:epochs="]);
+        assert_eq!(replies("seawall compare --designs \"lbpp:epochs=4,ho"), ["lbpp:epochs=4,hops"]);
+        assert_eq!(replies("seawall compare -w 'queue' -d 'lbpp' -m desk"), ["desktop"]);
+        assert_eq!(
+            words("a 'b c' d\\ e \"f"),
+            (["a", "b c", "d e", "f"].map(str::to_owned).into(), true)
+        );
+        assert_eq!(words("a ").0, ["a", ""]);
+        assert_eq!(escaped("my file's"), "my\\ file\\'s");
+        assert_eq!(escaped("lbpp:epochs="), "lbpp:epochs=");
+    }
+
+    #[test]
     fn every_argument_that_names_something_is_completed() {
         for (line, name) in [
             ("seawall expl", "explore"),
             ("seawall compare --cra", "--crashes"),
             ("seawall compare --defragment sfccd-", "sfccd-published"),
+            ("seawall compare --cost l", "lean"),
             ("seawall compare --baseline lb", "lbpp"),
             ("seawall run has", "hash"),
             ("seawall run hash --mix ycsb-", "ycsb-a"),

@@ -91,6 +91,7 @@ impl Experiment for CompareOptions {
     type Error = LabError;
 
     fn plan(&self) -> Result<Plan, LabError> {
+        self.program.check_alone()?;
         Plan::new(self)
     }
 

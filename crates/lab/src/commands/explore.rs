@@ -3,7 +3,7 @@
 //! The program runs on the recording machine, once for each schedule of its threads; each run is
 //! searched under each model, until all is done or the time is over.
 
-use crate::engine::options::{default_options, flaws};
+use crate::engine::options::{default_options, flaws, listed};
 use case::CaseTarget;
 use clap::Args;
 use parts::Share;
@@ -71,6 +71,7 @@ pub struct ExploreOptions {
         long = "model",
         visible_alias = "models",
         value_delimiter = ',',
+        value_parser = listed::<Model>,
         default_value = "px86,bep",
         value_name = "MODELS"
     )]
@@ -201,6 +202,7 @@ impl Experiment for ExploreCommand {
     type Error = ExploreError;
 
     fn plan(&self) -> Result<ExploreCommand, ExploreError> {
+        self.program.check_alone().map_err(|error| ExploreError::Lab(error.to_string()))?;
         let mut plan = self.clone();
         if self.broken {
             plan.options.flaw = Flaw::NoOrder;

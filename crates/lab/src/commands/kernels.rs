@@ -351,6 +351,7 @@ impl Experiment for KernelOptions {
     type Error = LabError;
 
     fn plan(&self) -> Result<KernelPlan, LabError> {
+        self.program.check_alone()?;
         let machine_name = self.machine_name();
         let machine = Machine::load(&machine_name)?;
         let threads = threads_of("--threads", self.threads, &machine)?;

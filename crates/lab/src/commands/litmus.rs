@@ -45,7 +45,7 @@ pub const NONE: &str = "none";
 #[command(after_help = LITMUS_LANGUAGE)]
 pub struct LitmusOptions {
     /// Ids (A01) or families (x86) of tests, or paths of .litmus files [default: the suite]
-    #[arg(value_name = "TEST")]
+    #[arg(value_delimiter = ',', value_parser = listed_name, value_name = "TEST")]
     pub tests: Vec<String>,
     /// Persistency models, separated by commas, or none [default: all]
     #[arg(long, value_delimiter = ',', value_parser = listed_name, value_name = "MODELS")]

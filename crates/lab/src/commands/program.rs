@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod alone;
 mod cell;
 mod command;
 mod doubts;
@@ -39,6 +40,7 @@ mod record;
 pub(super) mod sites;
 mod table;
 
+pub(super) use alone::needs_program;
 pub(super) use command::{POOL, ProgramCommand, check_entry};
 pub(super) use native::prepare;
 pub use profile::ProfileRecord;

@@ -11,7 +11,7 @@ use crate::commands::kernels::point::KernelPoint;
 use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{check_jobs, in_range};
 use clap::Args;
-use file::{Factors, SweepFile};
+use file::{Factors, SweepFile, with_tip};
 use record::{Described, SweepRecord};
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
@@ -231,7 +231,7 @@ impl SweepPlan {
         });
         let experiment = SweepFile::load(name)?;
         let plan = SweepPlan::of(experiment, out, jobs);
-        plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })
+        plan.map_err(|error| SweepError::Experiment { name: name.into(), what: with_tip(&error) })
     }
 
     /// The experiment that `table` describes, as a file does; `name` appears in messages.
@@ -246,7 +246,7 @@ impl SweepPlan {
     ) -> Result<SweepPlan, SweepError> {
         check_jobs(jobs)?;
         let plan = SweepPlan::of(SweepFile::of_table(name, table)?, out, jobs);
-        plan.map_err(|error| SweepError::Experiment { name: name.into(), what: error.to_string() })
+        plan.map_err(|error| SweepError::Experiment { name: name.into(), what: with_tip(&error) })
     }
 
     fn of(experiment: SweepFile, out: PathBuf, jobs: Option<usize>) -> Result<SweepPlan, LabError> {

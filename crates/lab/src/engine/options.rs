@@ -6,6 +6,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command};
 use seawall_sim::{Machine, SimError};
 use seawall_workloads::{Flaw, RequestMix};
+use std::error::Error;
+use std::str::FromStr;
 
 /// The default number of crashes of each cell.
 pub const CRASHES: u64 = 20;
@@ -49,6 +51,14 @@ pub(crate) fn listed_name(text: &str) -> Result<String, NoName> {
         "" => Err(NoName),
         name => Ok(name.to_owned()),
     }
+}
+
+/// What a name of a list stands for.
+pub(crate) fn listed<T>(text: &str) -> Result<T, Box<dyn Error + Send + Sync>>
+where
+    T: FromStr<Err: Error + Send + Sync + 'static>,
+{
+    Ok(listed_name(text)?.parse()?)
 }
 
 /// Nothing beside a comma, or nothing at all.

@@ -28,7 +28,7 @@ pub fn in_words(mut error: Error, options: &Command) -> Error {
 }
 
 /// The option that an error is about, as clap shows it: `--ops <N>`.
-pub fn argument(error: &Error) -> &str {
+fn argument(error: &Error) -> &str {
     text(error, ContextKind::InvalidArg)
 }
 

@@ -40,6 +40,9 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(message)
         self.partial = partial
 
+    def __reduce__(self) -> tuple[type[Interrupted], tuple[object, ...]]:
+        return Interrupted, (*self.args, self.partial)
+
 
 class Follower:
     """Shows how far work has come, in whatever way the caller wants."""
@@ -96,7 +99,7 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "float": ((numbers.Real,), "a number"),
     "str": ((str,), "a text"),
     "Literal": ((str,), "a text"),
-    "Path": ((str, os.PathLike), "a path"),
+    "Path": ((str, os.PathLike), "a path, or a text"),
     "Names": ((str, os.PathLike, Iterable), "a name, or several"),
     "Command": ((str, Sequence), "a command, as a text or a list of words"),
     "bool": ((), "True or False"),
@@ -147,7 +150,8 @@ def check_types(function: Callable[..., Any], values: Mapping[str, Any]) -> None
             continue
         types, what = KINDS[found[1]]
         takes_bool = "bool" in annotation
-        if isinstance(value, bool) and not takes_bool or not isinstance(value, (*types, bool)):
+        is_one = isinstance(value, (*types, bool)) and not isinstance(value, (bytes, bytearray))
+        if not is_one or isinstance(value, bool) and not takes_bool:
             what = f"{what}, True or False" if takes_bool and found[1] != "bool" else what
             raise TypeError(f"{name} is {value!r}; give {what}")
 

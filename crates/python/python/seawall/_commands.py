@@ -19,7 +19,7 @@ def compare(
     *,
     workloads: Names = (),
     designs: Names = (),
-    machine: str = "micro15",
+    machine: Path = "micro15",
     cold: bool = False,
     threads: Optional[int] = None,
     seed: int = 1,
@@ -118,7 +118,7 @@ def kernels(
     kernels: Names = (),
     *,
     designs: Names = (),
-    machine: str = "micro15",
+    machine: Path = "micro15",
     cold: bool = False,
     threads: Optional[int] = None,
     size: str = "quick",
@@ -443,7 +443,7 @@ def reproduce(
 def whisper(
     applications: Names = (),
     *,
-    machine: Optional[str] = None,
+    machine: Optional[Path] = None,
     threads: Optional[int] = None,
     ops: int = 500,
     seed: int = 1,
@@ -470,7 +470,7 @@ def whisper(
 
 def validate(
     *,
-    machine: str = "micro15",
+    machine: Path = "micro15",
     seed: int = 1,
     json: Optional[Path] = None,
     plots: Optional[Path] = None,

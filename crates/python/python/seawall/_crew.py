@@ -160,6 +160,14 @@ class Crew:
             future.cancel()
 
 
+def made_by(function: Callable[[], Executor]) -> Executor:
+    """The executor that a function makes."""
+    executor = function()
+    if not hasattr(executor, "submit"):
+        raise TypeError(f"the function for executor gave {executor!r}; give one that makes an Executor")
+    return executor
+
+
 class ExecutorCrew(Crew):
     """The workers of an executor, or of those that a function makes, one after another."""
 
@@ -171,7 +179,7 @@ class ExecutorCrew(Crew):
     ) -> None:
         super().__init__(run, left)
         self._make = None if isinstance(executor, Executor) else executor
-        self._executor: Executor = executor if isinstance(executor, Executor) else executor()
+        self._executor = executor if isinstance(executor, Executor) else made_by(executor)
         self._remade = 0
 
     def window(self) -> int:
@@ -210,7 +218,7 @@ class ExecutorCrew(Crew):
                 f"anything being finished ({error}): see whether there is memory enough"
             ) from error
         self._executor.shutdown(wait=False)
-        self._executor = self._make()
+        self._executor = made_by(self._make)
         for one in again:
             super().hand_out(one)
 
@@ -315,6 +323,8 @@ def check_workers(executor: object, client: object) -> None:
             f"executor is {executor!r}; give a concurrent.futures.Executor, or a function that makes one"
         )
     if client is not None and not hasattr(client, "nthreads"):
+        if hasattr(client, "scheduler_address"):
+            raise TypeError(f"client is the cluster {client!r}; give distributed.Client(cluster)")
         example = client if isinstance(client, str) else "tcp://scheduler:8786"
         raise TypeError(f"client is {client!r}; give distributed.Client({example!r})")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Union
 
 from . import _seawall
 
@@ -57,7 +58,7 @@ class Design(str):
         return _seawall.show_design(self)
 
 
-def machine(name: str, /, **changes: object) -> Machine:
+def machine(name: Union[str, os.PathLike[str]], /, **changes: object) -> Machine:
     """The machine of that name, or in that ``.toml`` file, with other numbers.
 
     A number in a table is given as a dictionary: ``machine("micro15", ghz=2.5, llc={"banks": 16})``
@@ -65,7 +66,7 @@ def machine(name: str, /, **changes: object) -> Machine:
 
     Raises ``Error`` where there is no such machine or number, or where the machine makes no sense.
     """
-    text = Machine(_with(name, changes))
+    text = Machine(_with(os.fspath(name) if isinstance(name, os.PathLike) else name, changes))
     _seawall.machine(text)
     return text
 
@@ -105,6 +106,8 @@ def _settings(before: str, changes: Mapping[str, object]) -> builtins.list[str]:
 
 
 def _toml(value: object) -> str:
+    if hasattr(value, "item"):
+        value = value.item()  # a number of NumPy
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

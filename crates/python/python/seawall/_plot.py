@@ -21,7 +21,13 @@ def plot(
     records: Sequence[Record], x: str, y: str, by: Optional[str], ax: Optional[Axes]
 ) -> Axes:
     """Curves where `x` is a number in all records, and groups of bars where it is not."""
+    if ax is not None and not hasattr(ax, "bar"):
+        raise TypeError(f"ax is {ax!r}; give axes of matplotlib, as `plt.subplots()[1]`")
+    if not records:
+        raise Error("there are no records to draw")
     for name in [x, y] if by is None else [x, y, by]:
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} is no column; give the name of one")
         _check(records, name)
     points = _points(records, x, y, by)
     if not points:

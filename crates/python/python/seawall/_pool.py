@@ -42,6 +42,8 @@ def open(
         only on persistent memory), ``page`` (a power failure, by ``msync``), ``none`` [default:
         what fits the file; ``Pool.durability`` says it]
     """
+    if domain is not None and not isinstance(domain, str):
+        raise TypeError(f"domain is {domain!r}; give 'line', 'page' or 'none'")
     place = os.path.realpath(path)
     try:
         pool = Pool(PoolFile(path, bytes_max, log_bytes, domain))
@@ -184,7 +186,7 @@ class Pool(Mapping[str, "PoolMap"]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<seawall.Pool: {self.durability}>"
+        return f"<seawall.Pool: {'closed' if self.is_closed else self.durability}>"
 
 
 class PoolMap(MutableMapping[Key, bytes]):
@@ -265,7 +267,8 @@ class PoolMap(MutableMapping[Key, bytes]):
                 self.clear()
 
     def __repr__(self) -> str:
-        return f"<seawall.PoolMap {self._name!r}: {len(self)} entries>"
+        holds = "of a closed pool" if self._pool.is_closed else f"{len(self)} entries"
+        return f"<seawall.PoolMap {self._name!r}: {holds}>"
 
 
 def _bytes_of(key: Key) -> bytes:

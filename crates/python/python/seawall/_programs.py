@@ -49,6 +49,11 @@ def typed(command: Command) -> str:
     serve_here()
     if isinstance(command, str):
         return command
+    for word in command:
+        if not isinstance(word, (str, int, os.PathLike)):
+            raise TypeError(f"a command has {word!r}; give texts, whole numbers and paths")
     words = [str(word) if isinstance(word, int) else os.fspath(word) for word in command]
+    if not words:
+        raise _seawall.Error("a command has no words: give the program and its arguments")
     # Braces mean nothing in such a command, and {pool} is often there.
     return " ".join(word if PLAIN.fullmatch(word) else shlex.quote(word) for word in words)

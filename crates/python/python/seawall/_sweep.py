@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Callable, Optional, Union
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _points, _seawall
 from ._call import Follower, Interrupted, Path, Progress, check_types, follower, interruptible
@@ -76,7 +77,9 @@ def sweep(
     name, text = _named(experiment)
     parquet = out if is_parquet(out) else None
     if parquet is not None:
-        parquet_writer()
+        _check_others(parquet, {"plot": plot, "html": html})
+        with interruptible("sweep"):
+            parquet_writer()
         out = os.path.splitext(os.fspath(parquet))[0] + ".jsonl"
     follow, show = follower(progress, "sweep")
     with interruptible("sweep"):
@@ -96,29 +99,43 @@ def sweep(
     finally:
         if follow is not None:
             follow.close()
-    table = Table(file.finish())
-    if parquet is not None:
-        table.to_parquet(parquet)
+    with interruptible("sweep"):
+        table = Table(file.finish())
+        if parquet is not None:
+            table.to_parquet(parquet)
     return table
 
 
 def _named(experiment: Experiment) -> tuple[str, Optional[str]]:
     """The name of an experiment, and its description if it is not in a file."""
     if isinstance(experiment, Mapping):
-        return "sweep", json.dumps(experiment, default=_plain)
+        return "sweep", json.dumps(_plain(experiment, "experiment"))
     if not isinstance(experiment, (str, os.PathLike)):
         raise TypeError(f"experiment is {experiment!r}; give a name, a path or a dictionary")
     return os.fspath(experiment), None
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any, where: str) -> object:
     """What TOML has instead of a value: numbers of NumPy have `item`, arrays `tolist`."""
     for method in ("tolist", "item"):
         if hasattr(value, method):
-            return getattr(value, method)()
-    if isinstance(value, Iterable):
-        return list(value)
-    raise TypeError(f"experiment has {value!r}; give numbers, texts, lists and dictionaries")
+            value = getattr(value, method)()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner, f"{where}[{key!r}]") for key, inner in value.items()}
+    if isinstance(value, (str, bool, int)) or isinstance(value, float) and isfinite(value):
+        return value
+    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
+        return [_plain(inner, f"{where}[{at}]") for at, inner in enumerate(value)]
+    raise TypeError(f"{where} is {value!r}; give a number, a text, a list or a dictionary")
+
+
+def _check_others(parquet: Path, others: Mapping[str, Optional[Path]]) -> None:
+    """Refuses a file that would be written over another one."""
+    for name, other in others.items():
+        if other is not None and os.path.realpath(other) == os.path.realpath(parquet):
+            raise _seawall.Error(
+                f"out and {name} name the same file, {os.fspath(parquet)}: name another one"
+            )
 
 
 def _on_crew(

@@ -31,14 +31,16 @@ class Records(Sequence[Record]):
     Units are part of the names, or those of the command's documentation.
     """
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    def __init__(self, lines: Iterable[str], columns: Sequence[str] = ()) -> None:
         self._lines = list(lines)
         self._records: list[Record] = [json.loads(line) for line in self._lines]
+        #: Those of the records that these were chosen from.
+        self._columns = columns
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns, in the order in which records first have them."""
-        return columns_of(self._records)
+        return columns_of(self._records) or list(self._columns)
 
     def to_json(self) -> str:
         """The records as JSON Lines, the same bytes as the command's ``--json`` writes."""
@@ -65,13 +67,18 @@ class Records(Sequence[Record]):
     def to_polars(self) -> polars.DataFrame:
         """A ``polars.DataFrame``, which needs polars; dictionaries become structs."""
         package = library("polars", "to_polars")
-        frame: polars.DataFrame = package.DataFrame(self.to_dicts(), infer_schema_length=None)
+        schema = None if self._records else self.columns
+        frame: polars.DataFrame = package.DataFrame(
+            self.to_dicts(), schema, infer_schema_length=None
+        )
         return frame
 
     def where(self, keep: Callable[[Record], object]) -> Records:
         """The records of which ``keep`` is true: ``where(lambda it: it["design"] == "lb")``."""
+        if not callable(keep):
+            raise TypeError(f"keep is {keep!r}; give a function of a record")
         both = zip(self._lines, self._records)
-        return Records(line for line, record in both if keep(record))
+        return Records((line for line, record in both if keep(record)), self.columns)
 
     def plot(
         self, x: str, y: str, *, by: Optional[str] = None, ax: Optional[Axes] = None
@@ -128,12 +135,36 @@ def read(path: Union[str, os.PathLike[str]], /) -> Records:
     return Records(lines_of(path))
 
 
-class Table(Records):
-    """The records of a command, in its order; printed, it is the command's own table."""
+class Kept:
+    """What a command found, as a copy that another process can have."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Union[Outcome, Kept]) -> None:
+        self.json: str = outcome.json
+        self.notes: list[str] = outcome.notes
+        self.found: bool = outcome.found
+        self.complete: bool = outcome.complete
+        self._text, self._plots = outcome.text(), outcome.plots()
+
+    def text(self, columns: Optional[int] = None) -> str:
+        """What the command prints, whole however wide a terminal is."""
+        return self._text
+
+    def plots(self) -> list[tuple[str, str]]:
+        return self._plots
+
+
+class Table(Records):
+    """The records of a command, in its order; printed, it is the command's own table.
+
+    It can be pickled, and so be the result of a task in another process.
+    """
+
+    def __init__(self, outcome: Union[Outcome, Kept]) -> None:
         super().__init__(split(outcome.json))
         self._outcome = outcome
+
+    def __reduce__(self) -> tuple[Callable[[Kept], Table], tuple[Kept]]:
+        return Table, (Kept(self._outcome),)
 
     @property
     def text(self) -> str:

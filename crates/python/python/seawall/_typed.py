@@ -37,6 +37,8 @@ class Schema(Generic[V]):
     """How records of a type become bytes: their fields, one after the other."""
 
     def __init__(self, kind: type[V]) -> None:
+        if not isinstance(kind, type):
+            raise TypeError(f"records are of a dataclass or {one_of()}, and {kind!r} is no type")
         self._kind = kind
         self._is_single = kind in FORMATS
         self._name = kind.__name__
@@ -166,4 +168,5 @@ class TypedMap(MutableMapping["Key", V]):
         self._bytes.clear()
 
     def __repr__(self) -> str:
-        return f"<seawall.TypedMap {self._name!r} of {self._schema.text}: {len(self)} records>"
+        holds = "of a closed pool" if self._pool.is_closed else f"{len(self)} records"
+        return f"<seawall.TypedMap {self._name!r} of {self._schema.text}: {holds}>"

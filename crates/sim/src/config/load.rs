@@ -36,8 +36,10 @@ impl Machine {
     /// # Errors
     /// See [`load`](Machine::load).
     pub fn parse(name: &str, text: &str) -> Result<Machine, MachineError> {
-        let machine: Machine = toml::from_str(text)
-            .map_err(|error| MachineError::Parse { name: name.into(), what: in_words(&error) })?;
+        let machine: Machine = toml::from_str(text).map_err(|error| MachineError::Parse {
+            name: name.into(),
+            what: toml_in_words(&error),
+        })?;
         machine.check().map_err(|what| MachineError::Invalid { name: name.into(), what })?;
         Ok(machine)
     }
@@ -78,9 +80,10 @@ impl Machine {
                 Wrong::Value(what) => invalid(what),
             })?;
         }
-        let mut machine: Machine = table
-            .try_into()
-            .map_err(|error| MachineError::Parse { name: name.into(), what: in_words(&error) })?;
+        let mut machine: Machine = table.try_into().map_err(|error| MachineError::Parse {
+            name: name.into(),
+            what: toml_in_words(&error),
+        })?;
         let is_one_row = self.mesh.rows == 1 && rows_of_a_square(self.core.count) > 1;
         let keeps_mesh = is_one_row || settings.iter().any(|(path, _)| path == "mesh.rows");
         if machine.core.count != self.core.count && !keeps_mesh {
@@ -132,13 +135,25 @@ fn parse_settings(name: &str, text: &str) -> Result<Vec<(String, toml::Value)>, 
     Ok(settings)
 }
 
-/// What TOML's parser says of a file, with words for Rust's types.
-fn in_words(error: &toml::de::Error) -> String {
-    let mut text = error.to_string();
-    for of_rust in ["usize", "u64", "u32", "u16", "u8"] {
-        text = text.replace(&format!("expected {of_rust}"), "expected a whole number from 0");
+/// What TOML's parser says, with the key first and words for the types of Rust and serde.
+pub fn toml_in_words(error: &toml::de::Error) -> String {
+    const WORDS: [(&str, &str); 9] = [
+        ("invalid type: ", ""),
+        ("invalid value: ", ""),
+        ("sequence", "list"),
+        ("a map", "a table"),
+        ("map,", "a table,"),
+        ("expected usize", "expected a whole number from 0"),
+        ("expected u64", "expected a whole number from 0"),
+        ("expected u32", "expected a whole number from 0"),
+        ("expected f64", "expected a number"),
+    ];
+    let text = error.to_string();
+    let said = WORDS.iter().fold(text.trim_end().to_owned(), |text, (of, to)| text.replace(of, to));
+    match said.rsplit_once("\nin `") {
+        Some((what, key)) => format!("{}: {what}", key.trim_end_matches('`')),
+        None => said,
     }
-    text.replace("expected f64", "expected a number")
 }
 
 /// Numbers that a machine file can omit.
@@ -156,10 +171,12 @@ fn read(value: &str) -> Option<toml::Value> {
     if value.contains(['\n', '\r']) {
         return None;
     }
-    let Ok(mut table) = toml::from_str::<toml::Table>(&format!("value = {value}")) else {
-        return Some(value.into());
-    };
-    table.remove("value")
+    match toml::from_str::<toml::Table>(&format!("value = {value}")) {
+        Ok(mut table) => table.remove("value"),
+        // More digits than a number can have.
+        Err(_) if value.bytes().all(|digit| digit.is_ascii_digit()) => Some(i64::MAX.into()),
+        Err(_) => Some(value.into()),
+    }
 }
 
 fn collect_numbers(table: &toml::Table, before: &str, numbers: &mut Vec<String>) {
@@ -292,6 +309,7 @@ mod tests {
             ("micro15:llc.banks=2.5", "llc.banks = 2.5; give a whole number"),
             ("micro15:llc.banks=-1", "llc.banks = -1; give a whole number that is not negative"),
             ("micro15:core.width=4294967296", "core.width = 4294967296; give a smaller number"),
+            ("micro15:llc.banks=1000000000000000000000", "give a smaller number"),
             ("micro15:core.parallelism=x", "core.parallelism = x; give a whole number"),
             ("micro15:ghz='x'", "ghz = x; give a number"),
             ("desktop:llc=3", "llc has several numbers; name one: llc.banks, "),

@@ -89,6 +89,9 @@ fn fits(doc: &ParameterDoc, names: &[&str], value: &Value) -> Result<(), String>
         let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
         match number {
             Some(number) if (low..=high).contains(&number) => Ok(()),
+            _ if is_number && value.is_str() => {
+                wrong(&format!("a text; give a whole number, {low} to {high}"))
+            }
             _ if is_number => wrong(&format!("out of range; give {low} to {high}")),
             _ => wrong(&format!("not a whole number; give {low} to {high}")),
         }

@@ -6,7 +6,7 @@ use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
 use crate::commands::program::ProgramOptions;
 use crate::engine::options::{
     CRASHES, CRASHES_MAX, MACHINE, RequestOptions, check_jobs, default_options, flaws, in_range,
-    listed_name, named_machine, once, threads_of,
+    listed, listed_name, named_machine, once, threads_of,
 };
 use crate::engine::timeline::{TraceOptions, Traced};
 use clap::Args;
@@ -69,7 +69,8 @@ pub struct CompareOptions {
     pub ribbon: Option<CellRibbon>,
     /// Run designs again with objects moved by espresso, sfccd, ffccd, or sfccd:TRIGGER:TARGET;
     /// espresso-published, sfccd-published and ffccd-published move them as published
-    #[arg(long, value_delimiter = ',', value_name = "PROTOCOLS", conflicts_with = "command")]
+    #[arg(long, value_delimiter = ',', value_parser = listed::<DefragOptions>,
+          value_name = "PROTOCOLS", conflicts_with = "command")]
     pub defragment: Vec<DefragOptions>,
     /// What transactions of programs whose objects move cost: lean, or libpmemobj (as many fences,
     /// lines and instructions as those of that library)

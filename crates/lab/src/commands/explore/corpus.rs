@@ -2,6 +2,7 @@
 
 use super::ExploreError;
 use crate::engine::jobs::{host_threads, in_parallel};
+use crate::engine::options::listed_name;
 use clap::Args;
 use seawall_corpus::{Case, Effort, Row, all_cases, run_case};
 use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines, plain_table, text_of};
@@ -14,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 #[derive(Clone, Debug, Default, Args)]
 pub struct CorpusOptions {
     /// Cases, or beginnings of the names of several [default: all]
+    #[arg(value_delimiter = ',', value_parser = listed_name)]
     pub cases: Vec<String>,
     /// Crash after each store too, and crash recovery twice
     #[arg(long)]

@@ -6,7 +6,7 @@ use super::target::{Found, Recorded, Target};
 use super::{Explore, ExploreError, ExploreOptions, ExploreReport, Replay};
 use crate::LabError;
 use crate::commands::program::{
-    CHECK_ENTRY, FenceChoice, POOL, ProgramCommand, check_entry, prepare, sites,
+    CHECK_ENTRY, FenceChoice, POOL, ProgramCommand, check_entry, needs_program, prepare, sites,
 };
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
@@ -54,6 +54,22 @@ pub struct ExploreProgramOptions {
     /// Stop a run of it, or its recovery, after so many seconds [default: 10]
     #[arg(long = "program-seconds", value_name = "N", requires = "command")]
     pub program_seconds: Option<u64>,
+}
+
+impl ExploreProgramOptions {
+    /// Refuses what would have no effect without a program.
+    pub(super) fn check_alone(&self) -> Result<(), LabError> {
+        let given = [
+            ("--check", self.check.is_some()),
+            ("--check-entry", self.check_entry.is_some()),
+            ("--prepare", self.prepare.is_some()),
+            ("--fence", self.fence.is_some()),
+            ("--input", self.input.is_some()),
+            ("--check-input", self.check_input.is_some()),
+            ("--program-seconds", self.program_seconds.is_some()),
+        ];
+        needs_program(self.command.is_some(), &given)
+    }
 }
 
 /// A program of others, ready to be explored.

@@ -7,12 +7,13 @@
 use super::SweepError;
 use crate::commands::kernels::point::Extent;
 use crate::commands::kernels::{KERNEL_BASELINE, sizes};
-use crate::engine::options::threads_of;
-use crate::engine::options::{CRASHES_MAX, in_range, once};
+use crate::commands::similar::tip;
+use crate::engine::options::{CRASHES_MAX, in_range, once, threads_of};
 use crate::{KernelSize, LabError};
-use seawall_sim::{Choice, Machine};
+use seawall_sim::{Choice, Machine, toml_in_words};
 use seawall_workloads::KernelEntry;
 use serde::Deserialize;
+use std::error::Error;
 use std::path::Path;
 use toml::Value;
 
@@ -24,13 +25,25 @@ pub(crate) const EXPERIMENTS: &[(&str, &str)] = &[
 
 /// Which values meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String")]
 pub(super) enum Factors {
     /// One factor is varied at a time, the others stay as the designs and the machine say.
     #[default]
     One,
     /// Every value of each factor meets every value of the others.
     All,
+}
+
+impl TryFrom<String> for Factors {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Factors, String> {
+        match &*name {
+            "one" => Ok(Factors::One),
+            "all" => Ok(Factors::All),
+            _ => Err(format!("'{name}' says no factors; give one or all")),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -52,6 +65,21 @@ struct Text {
     #[serde(default)]
     crashes: u64,
     factor: Vec<FactorText>,
+}
+
+/// What is wrong with a description, and where it is said what one has.
+fn said(error: &toml::de::Error) -> String {
+    toml_in_words(error) + "; `seawall sweep --help` has what an experiment says"
+}
+
+/// An error, and the name that may have been meant.
+pub(super) fn with_tip(error: &LabError) -> String {
+    format!("{error}{}", meant(error))
+}
+
+/// The name that may have been meant, on a line of its own.
+fn meant(error: &(dyn Error + 'static)) -> String {
+    tip(error).map_or(String::new(), |tip| format!("\n  {tip}"))
 }
 
 fn one() -> u64 {
@@ -240,16 +268,15 @@ impl SweepFile {
 
     pub(super) fn parse(name: &str, text: &str) -> Result<SweepFile, SweepError> {
         let wrong = |what: String| SweepError::Experiment { name: name.into(), what };
-        let text: Text = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        SweepFile::read(text).map_err(|error| wrong(error.to_string()))
+        let text: Text = toml::from_str(text).map_err(|error| wrong(said(&error)))?;
+        SweepFile::read(text).map_err(|error| wrong(with_tip(&error)))
     }
 
     /// What the text of a file would say, as a table.
     pub(super) fn of_table(name: &str, table: toml::Table) -> Result<SweepFile, SweepError> {
         let wrong = |what: String| SweepError::Experiment { name: name.into(), what };
-        let text: Text =
-            table.try_into().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
-        SweepFile::read(text).map_err(|error| wrong(error.to_string()))
+        let text: Text = table.try_into().map_err(|error| wrong(said(&error)))?;
+        SweepFile::read(text).map_err(|error| wrong(with_tip(&error)))
     }
 
     fn read(text: Text) -> Result<SweepFile, LabError> {
@@ -346,7 +373,10 @@ impl SweepFile {
             for (key, value) in factor.settings(value) {
                 changed = changed.with(key, value).map_err(|error| LabError::Factor {
                     name: factor.name.clone(),
-                    what: format!("{error}; or name the designs that have it in designs = [..]"),
+                    what: format!(
+                        "{error}; or name the designs that have it in designs = [..]{}",
+                        meant(&error)
+                    ),
                 })?;
             }
         }
