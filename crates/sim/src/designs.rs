@@ -311,6 +311,8 @@ mod tests {
             assert_eq!(refusal(&format!("hops:entries={value}")), what);
         }
         assert!(refusal("lb:search_cycles=9000000000").contains("give 0 to 10000"));
+        let text = "design hops: entries=4 is a text; give a whole number, 1 to 255";
+        assert_eq!(refusal("hops:entries='4'"), text);
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn fits(doc: &ParameterDoc, names: &[&str], value: &Value) -> Result<(), String>
         let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
         match number {
             Some(number) if (low..=high).contains(&number) => Ok(()),
-            _ if is_number && value.is_str() => {
+            _ if value.is_str() && text.parse::<i64>().is_ok() => {
                 wrong(&format!("a text; give a whole number, {low} to {high}"))
             }
             _ if is_number => wrong(&format!("out of range; give {low} to {high}")),
