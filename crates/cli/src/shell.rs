@@ -26,7 +26,7 @@ const SHELLS: Shells<'_> = Shells(&[&bash::Bash, &Elvish, &Fish, &Powershell, &Z
 /// What can stand for the value of an argument.
 #[derive(Clone, Copy)]
 enum Offer {
-    Names(&'static [Listing]),
+    Names(Listing),
     /// Names, or files.
     Files(Listing),
     /// Litmus tests, their families, or files.
@@ -42,19 +42,19 @@ enum Offer {
 /// The arguments whose values are names. Their parsers do not know them: many take other things
 /// too, and an unknown name is an error of the command.
 const OFFERS: &[(&str, Offer)] = &[
-    ("workloads", Offer::Names(&[Listing::Workloads])),
-    ("workload", Offer::Names(&[Listing::Workloads])),
+    ("workloads", Offer::Names(Listing::Workloads)),
+    ("workload", Offer::Names(Listing::Workloads)),
     ("designs", Offer::Designs),
     ("baseline", Offer::Designs),
     ("machine", Offer::Machines),
-    ("kernels", Offer::Names(&[Listing::Kernels])),
+    ("kernels", Offer::Names(Listing::Kernels)),
     ("experiment", Offer::Files(Listing::Experiments)),
-    ("figures", Offer::Names(&[Listing::Figures])),
-    ("models", Offer::Names(&[Listing::Models])),
-    ("mix", Offer::Names(&[Listing::Mixes])),
-    ("cases", Offer::Names(&[Listing::Corpus])),
+    ("figures", Offer::Names(Listing::Figures)),
+    ("models", Offer::Names(Listing::Models)),
+    ("mix", Offer::Names(Listing::Mixes)),
+    ("cases", Offer::Names(Listing::Corpus)),
     ("tests", Offer::Litmus),
-    ("applications", Offer::Names(&[Listing::Applications])),
+    ("applications", Offer::Names(Listing::Applications)),
     ("defragment", Offer::Protocols),
     ("cost", Offer::Costs),
 ];
@@ -112,8 +112,7 @@ impl Offer {
     /// What begins like this.
     fn texts(self, begun: &str) -> Vec<String> {
         let names: Vec<String> = match self {
-            Offer::Names(listings) => listings.iter().flat_map(|listing| listing.names()).collect(),
-            Offer::Files(listing) => listing.names(),
+            Offer::Names(listing) | Offer::Files(listing) => listing.names(),
             Offer::Litmus => [Listing::Litmus.names(), litmus::families()].concat(),
             Offer::Protocols => DefragOptions::names(),
             Offer::Costs => ["lean", "libpmemobj"].map(str::to_owned).into(),

@@ -112,3 +112,35 @@ fn is_at(file: &File, path: &Path) -> bool {
     };
     file.metadata().is_ok_and(|open| path.metadata().is_ok_and(|named| same(open, named)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_line_goes_if_it_was_not_there_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let open = || Lines::open(&path, "--out").map(|(lines, _)| lines).unwrap();
+        drop(open());
+        assert!(!path.exists());
+        File::create(&path).unwrap();
+        drop(open());
+        assert!(path.exists(), "it is the user's");
+        std::fs::remove_file(&path).unwrap();
+        open().add("{}\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}\n");
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_replaced_is_not_the_one_of_that_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let file = File::create(&path).unwrap();
+        assert!(is_at(&file, &path));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_at(&file, &path));
+        File::create(&path).unwrap();
+        assert!(!is_at(&file, &path));
+    }
+}

@@ -25,6 +25,9 @@ def compare(
     seed: int = 1,
     crashes: int = 20,
     ops: int = 1000,
+    entries: Optional[int] = None,
+    search: Optional[int] = None,
+    mix: Optional[str] = None,
     flushers: int = 4,
     ribbon: Optional[Union[bool, Literal["auto", "always", "never"]]] = None,
     early: Optional[Union[bool, str]] = None,
@@ -55,9 +58,6 @@ def compare(
     profile: bool = False,
     profile_folded: Optional[Path] = None,
     program_seconds: Optional[int] = None,
-    entries: Optional[int] = None,
-    search: Optional[int] = None,
-    mix: Optional[str] = None,
     progress: Progress = None,
 ) -> Table:
     """Compare persistency designs on a simulated machine, with crashes.
@@ -71,6 +71,9 @@ def compare(
     :param seed: Seed of the operations and of the crash points
     :param crashes: Crashes to inject into each cell
     :param ops: Measured operations of each thread
+    :param entries: Entries at the start [default: the workload's]
+    :param search: Per cent of operations that only search [default: the workload's]
+    :param mix: Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
     :param flushers: Number of flusher threads, one core each
     :param ribbon: Run designs with flushes (clwb) once more, with flushes left to other threads,
         where that pays, always, or never (and count)
@@ -106,9 +109,6 @@ def compare(
     :param profile_folded: Write that to this file, for viewers of flame graphs:
         `design;function;line;reason cycles`
     :param program_seconds: Stop a run of it after so many seconds [default: 3600]
-    :param entries: Entries at the start [default: the workload's]
-    :param search: Per cent of operations that only search [default: the workload's]
-    :param mix: Requests of YCSB instead of the workload's own: ycsb-a, .. (`seawall list mixes`)
     :param progress: tqdm, one of its bars, or a function of three arguments (done, total, note)
     """
     return _call("compare", locals())

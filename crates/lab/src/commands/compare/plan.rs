@@ -9,7 +9,7 @@ use crate::engine::options::{
     listed, listed_name, named_machine, once, threads_of,
 };
 use crate::engine::timeline::{TraceOptions, Traced};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use seawall_ribbon::RibbonOptions;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{Choice, DESIGNS, Machine};
@@ -29,11 +29,8 @@ const WARMUP_DIVISOR: u64 = 8;
 
 /// What to compare, as a user says it.
 #[derive(Clone, Debug, Args)]
-#[command(
-    mut_arg("entries", |it| it.conflicts_with("command")),
-    mut_arg("search_percent", |it| it.conflicts_with("command")),
-    mut_arg("mix", |it| it.conflicts_with("command"))
-)]
+#[command(group = ArgGroup::new("of_workloads").multiple(true).conflicts_with("command")
+    .args(["entries", "search_percent", "mix"]))]
 pub struct CompareOptions {
     /// Workloads, separated by commas [default: those of MICRO'15, or what the machine says]
     #[arg(long, short, value_delimiter = ',', value_parser = listed_name, value_name = "NAMES",
