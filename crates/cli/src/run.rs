@@ -9,8 +9,8 @@ use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::{NativeError, RunCommand};
 use seawall_lab::{Doctor, Listing, show_design, show_machine};
 use seawall_report::{
-    Experiment, Finished, Form, Output, Progress, Report, ReportError, command_line, tell, within,
-    write_results,
+    Experiment, Finished, Form, Output, Progress, Report, ReportError, Room, command_line, tell,
+    within, write_results,
 };
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -94,10 +94,12 @@ fn experiment<E: Experiment>(options: &E) -> Result<Verdict> {
         return Err(ReportError::Thread { what: "for signals", source }.into());
     }
     stop.runs(&outputs, has_partial);
-    let report = E::run(plan, &Progress::on_stderr(), stop.flag())?;
+    let room = room(true);
+    let progress = Progress::on_stderr().with_parts(room, print);
+    let report = E::run(plan, &progress, stop.flag())?;
     report.notes().iter().for_each(tell);
     stop.writes();
-    publish(&report, &outputs)?;
+    publish(&report, &outputs, room, &progress.shown())?;
     Ok(match (report.found(), report.finished()) {
         (true, _) => Verdict::Found,
         (false, Finished::All) => Verdict::Fine,
@@ -117,14 +119,20 @@ fn native(options: &RunCommand) -> Result<Verdict> {
     }
 }
 
-/// Prints the report, writes the outputs, and says where they are if not all is there. A failure
-/// keeps nothing else from being tried; the first is returned, the others are said.
-fn publish(report: &impl Report, outputs: &[(Form, Output)]) -> Result<()> {
+/// Prints the report but for its beginning that was `shown`, writes the outputs, and says where they
+/// are if not all is there. A failure keeps nothing else from being tried; the first is returned,
+/// the others are said.
+fn publish(
+    report: &impl Report,
+    outputs: &[(Form, Output)],
+    room: Option<Room>,
+    shown: &str,
+) -> Result<()> {
     let text = match report.finished() {
         Finished::Nothing => "PARTIAL: stopped before any result was complete\n".into(),
-        _ => within(room(true), || report.text()),
+        _ => within(room, || report.text()),
     };
-    let printed = print(&text);
+    let printed = print(text.strip_prefix(shown).unwrap_or(&text));
     let written = write_results(report, outputs, &typed(), tell);
     if let (Err(_), Err(error)) = (&printed, &written) {
         tell(format_args!("error: {error}"));

@@ -174,6 +174,24 @@ fn a_stopped_comparison_keeps_what_is_done_and_says_so() {
 }
 
 #[test]
+fn rows_are_shown_workload_by_workload_and_are_the_beginning_of_the_text() {
+    for jobs in [1, 2] {
+        let options =
+            CompareOptions { jobs: Some(jobs), ..small(&["sps", "hash", "queue"], &DESIGNS) };
+        let progress = Progress::hidden().with_parts(None, |part| {
+            assert_eq!(part.matches("\n\n").count(), 1 + part.matches("vs lb  ").count());
+            Ok(())
+        });
+        let plan = Plan::new(&options).unwrap();
+        let comparison = Comparison::run(plan, &progress, &Arc::default()).unwrap();
+        let (text, shown) = (comparison.to_text(), progress.shown());
+        let rest = text.strip_prefix(&shown).expect("the text begins with what was shown");
+        assert!(rest.starts_with("geo. mean"), "{rest}");
+        assert!(shown.contains("\nqueue "), "{shown}");
+    }
+}
+
+#[test]
 fn a_plot_is_the_same_again_and_names_everything() {
     let comparison = run(&small(&["hash", "sps"], &DESIGNS));
     let draw = || comparison.plots().unwrap().remove(0).text;

@@ -33,4 +33,4 @@ pub use html::{
 };
 pub use output::{Files, Finished, Form, Output, drop_parts, tell, write_file};
 pub use progress::{Progress, ProgressState};
-pub use table::{Room, columns_at_most, plain_table, text_of, text_sparing, within};
+pub use table::{Fitted, Room, columns_at_most, plain_table, text_of, text_sparing, within};

@@ -1,8 +1,10 @@
-//! What a person sees while cells run: a bar on a terminal, a line per workload elsewhere.
+//! What a person sees while cells run: a bar on a terminal, a line per workload elsewhere, and the
+//! parts of the report that are there already.
 //!
-//! All of it goes to standard error, and none of it to a result.
+//! The bar and the lines go to standard error, and none of them to a result.
 
-use crate::tell;
+use crate::table::{Room, within};
+use crate::{ReportError, tell};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -16,6 +18,22 @@ pub struct Progress {
     /// Somebody asks for [`Progress::state`].
     watched: bool,
     left: Mutex<BTreeMap<String, usize>>,
+    parts: Option<Parts>,
+}
+
+/// The parts of a report that are shown before all of it is there.
+#[derive(Debug)]
+struct Parts {
+    room: Option<Room>,
+    show: fn(&str) -> Result<(), ReportError>,
+    shown: Mutex<ShownParts>,
+}
+
+#[derive(Debug, Default)]
+struct ShownParts {
+    text: String,
+    /// One could not be printed, so that none is after it.
+    failed: bool,
 }
 
 /// How far work has come, for those who show it themselves.
@@ -33,7 +51,7 @@ impl Progress {
     /// Shows nothing.
     pub fn hidden() -> Progress {
         let bar = ProgressBar::hidden();
-        Progress { bar, lines: false, watched: false, left: Mutex::default() }
+        Progress { bar, lines: false, watched: false, left: Mutex::default(), parts: None }
     }
 
     /// Shows nothing itself: its owner asks how far the work has come.
@@ -57,7 +75,40 @@ impl Progress {
             "{bar:30} {pos}/{len} cells, {elapsed} elapsed, about {eta} to go  {msg}",
         );
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Progress { bar, lines, watched: false, left: Mutex::default() }
+        Progress { bar, lines, watched: false, left: Mutex::default(), parts: None }
+    }
+
+    /// The same, for a report whose parts `show` prints as soon as they are there; tables in them
+    /// fit `room`.
+    pub fn with_parts(
+        self,
+        room: Option<Room>,
+        show: fn(&str) -> Result<(), ReportError>,
+    ) -> Progress {
+        Progress { parts: Some(Parts { room, show, shown: Mutex::default() }), ..self }
+    }
+
+    /// The next part of the report's text is there. Whoever prints the report asks with
+    /// [`shown`](Progress::shown) what has been printed of it. If a part cannot be printed, it is
+    /// not in that, and nor are those after it.
+    pub fn part(&self, make: impl FnOnce() -> String) {
+        let Some(Parts { room, show, shown }) = &self.parts else { return };
+        let mut shown = shown.lock().unwrap_or_else(|error| error.into_inner());
+        if shown.failed {
+            return;
+        }
+        let part = within(*room, make);
+        match self.bar.suspend(|| show(&part)) {
+            Ok(()) => shown.text += &part,
+            Err(_) => shown.failed = true,
+        }
+    }
+
+    /// The parts that were printed, one after the other.
+    pub fn shown(&self) -> String {
+        let shown = self.parts.as_ref().map(|parts| parts.shown.lock());
+        let shown = shown.map(|shown| shown.unwrap_or_else(|error| error.into_inner()));
+        shown.map(|shown| shown.text.clone()).unwrap_or_default()
     }
 
     /// Begins a set of cells, by their workloads.
@@ -145,5 +196,19 @@ mod tests {
         let reached = ProgressState { done: 1, all: 3, note: "hash lbpp".into() };
         assert_eq!(progress.state(), reached);
         assert!(progress.is_seen() && !Progress::hidden().is_seen());
+    }
+
+    #[test]
+    fn parts_are_shown_until_one_cannot_be() {
+        let show = |part: &str| match part {
+            "full" => Err(ReportError::Plot("no room".into())),
+            _ => Ok(()),
+        };
+        let progress = Progress::hidden().with_parts(None, show);
+        ["one ", "two ", "full", "three"].map(|part| progress.part(|| part.to_owned()));
+        assert_eq!(progress.shown(), "one two ");
+        let silent = Progress::hidden();
+        silent.part(|| unreachable!("nobody prints it"));
+        assert_eq!(silent.shown(), "");
     }
 }

@@ -70,22 +70,47 @@ pub fn text_of(table: &Table) -> String {
 /// As [`text_of`]; if there is not room for all columns, those of `spare` are left out first, in
 /// their order.
 pub fn text_sparing(table: &Table, spare: &[&str]) -> String {
-    let Some(room) = ROOM.get() else { return lines_of(table) };
-    let shape = Shape::of(table);
-    if shape.whole() <= room.columns {
-        return lines_of(table);
+    let Fitted { head, rows, note } = Fitted::of(table, spare);
+    head + &rows + &note
+}
+
+/// The text of a table, in parts.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The head, and the rule under it.
+    pub head: String,
+    /// The rows.
+    pub rows: String,
+    /// Which columns are left out, if any is.
+    pub note: String,
+}
+
+impl Fitted {
+    /// As [`text_sparing`] has it.
+    pub fn of(table: &Table, spare: &[&str]) -> Fitted {
+        let Some(room) = ROOM.get() else { return Fitted::with(lines_of(table), String::new()) };
+        let shape = Shape::of(table);
+        if shape.whole() <= room.columns {
+            return Fitted::with(lines_of(table), String::new());
+        }
+        let hidden = shape.left_out(room.columns, spare);
+        let mut fitted = table.clone();
+        for at in &hidden {
+            constrain(&mut fitted, *at, ColumnConstraint::Hidden);
+        }
+        if let Some(columns) = shape.line_of_prose(room.columns, &hidden) {
+            let width = Width::Fixed(columns.try_into().unwrap_or(u16::MAX));
+            constrain(&mut fitted, shape.last(), ColumnConstraint::Absolute(width));
+        }
+        let names = hidden.iter().map(|at| shape.heads[*at].trim()).filter(|name| !name.is_empty());
+        Fitted::with(lines_of(&fitted), note(&names.collect::<Vec<_>>(), shape.whole(), room))
     }
-    let hidden = shape.left_out(room.columns, spare);
-    let mut fitted = table.clone();
-    for at in &hidden {
-        constrain(&mut fitted, *at, ColumnConstraint::Hidden);
+
+    fn with(lines: String, note: String) -> Fitted {
+        let rule = lines.find("\n-").map_or(0, |at| at + 1);
+        let head = lines[rule..].find('\n').map_or(lines.len(), |at| rule + at + 1);
+        Fitted { rows: lines[head..].to_owned(), head: lines[..head].to_owned(), note }
     }
-    if let Some(columns) = shape.line_of_prose(room.columns, &hidden) {
-        let width = Width::Fixed(columns.try_into().unwrap_or(u16::MAX));
-        constrain(&mut fitted, shape.last(), ColumnConstraint::Absolute(width));
-    }
-    let names = hidden.iter().map(|at| shape.heads[*at].trim()).filter(|name| !name.is_empty());
-    lines_of(&fitted) + &note(&names.collect::<Vec<_>>(), shape.whole(), room)
 }
 
 fn lines_of(table: &Table) -> String {

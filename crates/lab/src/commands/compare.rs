@@ -6,6 +6,7 @@
 use crate::LabError;
 use crate::cell::{Cell, Point, run_recorded};
 use crate::commands::compare::plan::{CompareOptions, Plan};
+use crate::commands::compare::table::Shown;
 use crate::engine::jobs::Runner;
 use crate::engine::timeline::{Traced, draw};
 use seawall_report::{
@@ -45,8 +46,11 @@ impl Comparison {
     ) -> Result<Comparison, LabError> {
         let runner = Runner::new(plan.jobs, progress, stop);
         let points: Vec<(usize, &Point)> = plan.points.iter().enumerate().collect();
+        let shown = Shown::new(&plan, progress);
         let cells = runner.all(&points, |(at, point)| {
-            run_recorded(&plan.machine, point, Traced::at(plan.traced, *at), stop)
+            let cell = run_recorded(&plan.machine, point, Traced::at(plan.traced, *at), stop)?;
+            shown.add(&cell);
+            Ok(cell)
         })?;
         let cells: Vec<Cell> = cells.into_iter().flatten().collect();
         let is_partial = cells.len() < plan.points.len();

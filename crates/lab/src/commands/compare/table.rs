@@ -2,32 +2,59 @@
 //!
 //! Shares of time are of the time until each thread finishes, so a row's `busy`, `memory`, `lock`
 //! and `persist` add up to 100. The last words name the persistency reasons behind `persist`.
+//!
+//! The rows of a workload are shown as soon as they are there, so that a long comparison can be read
+//! from its first seconds on: columns have the same widths in all parts of the table.
 
 use crate::cell::{Cell, Flushed, Point, ribbon_summary};
 use crate::commands::compare::Comparison;
+use crate::commands::compare::plan::Plan;
 use crate::engine::spent::Groups;
 use crate::engine::timeline::summary;
 use comfy_table::Table;
-use seawall_report::{plain_table, text_sparing};
+use seawall_report::{Fitted, Progress, plain_table};
 use std::fmt::Write;
+use std::sync::Mutex;
 
 /// Columns that a narrow terminal can do without, in this order.
 const SPARE: [&str; 6] = ["confl.", "lock", "busy", "mem.", "mostly", "Mop/s"];
+const MEAN: &str = "geo. mean";
+/// The column with the reasons to wait, and how wide it is before all rows are there.
+const MOSTLY: usize = 9;
+const MOSTLY_COLUMNS: usize = 18;
 /// How many broken crashes of a cell are described in full.
 const BROKEN_SHOWN: usize = 3;
 
 impl Comparison {
     /// The table, the means, and what broke.
     pub fn to_text(&self) -> String {
-        let mut text = format!(
+        let workloads = self.plan.workloads();
+        let rows: String = workloads.iter().map(|workload| self.part(workload)).collect();
+        rows + &self.last_part()
+    }
+
+    /// The rows of a workload; before the first, what was run, and the head of the table.
+    fn part(&self, workload: &str) -> String {
+        let Fitted { head, rows, .. } = self.fitted(&self.rows_of(workload));
+        if self.plan.workloads().first() != Some(&workload) {
+            return rows + "\n";
+        }
+        let first = self.plan.points.first();
+        let text = format!(
             "{} threads on {}, {} operations each, seed {}; throughput relative to {}\n\n",
-            self.plan.points.first().map_or(0, |point| point.threads),
+            first.map_or(0, |point| point.threads),
             self.plan.machine_name,
-            self.plan.points.first().map_or(0, |point| point.operations),
-            self.plan.points.first().map_or(0, |point| point.seed),
+            first.map_or(0, |point| point.operations),
+            first.map_or(0, |point| point.seed),
             self.plan.baseline,
         );
-        text += &text_sparing(&self.table(), &SPARE);
+        text + &head + &rows + "\n"
+    }
+
+    /// What follows the rows of all workloads.
+    fn last_part(&self) -> String {
+        let Fitted { rows, note, .. } = self.fitted(&self.means());
+        let mut text = rows + &note;
         text += "\nconfl.: epochs that were flushed because of a conflict, in %\n\
                  busy, mem., lock, persist: where the threads' time went, in %\n";
         text += &self.ribbon_summary();
@@ -42,30 +69,60 @@ impl Comparison {
         text + &self.broken_text()
     }
 
-    fn table(&self) -> Table {
+    fn fitted(&self, rows: &[Vec<String>]) -> Fitted {
         let relative = format!("vs {}", self.plan.baseline);
         let head = [
             "workload", "design", &relative, "Mop/s", "confl.", "busy", "mem.", "lock", "persist",
             "mostly", "crashes",
         ];
-        let mut table = plain_table(&head, 2..9);
-        for workload in self.plan.workloads() {
-            let mut name = workload;
-            for design in self.plan.designs() {
-                if let Some(cell) = self.cell(workload, &design) {
-                    table.add_row(self.row(name, cell));
-                    name = "";
-                }
-            }
-            table.add_row(vec![""; head.len()]);
+        let mut table: Table = plain_table(&head, 2..9);
+        let widths = self.widths();
+        for row in rows {
+            let cell = |at: usize| row.get(at).map_or("", String::as_str);
+            let width = |at: usize| widths.iter().find(|(column, _)| *column == at);
+            let padded = |at| format!("{:1$}", cell(at), width(at).map_or(0, |(_, width)| *width));
+            table.add_row((0..head.len()).map(padded));
         }
-        let mut name = "geo. mean";
+        Fitted::of(&table, &SPARE)
+    }
+
+    /// The columns whose contents have different lengths, and how wide they are in every part of
+    /// the table.
+    fn widths(&self) -> [(usize, usize); 3] {
+        let workloads = self.plan.workloads();
+        let names = workloads.iter().chain(&[MEAN]).map(|name| name.chars().count());
+        let designs = self.plan.designs();
+        let designs = designs.iter().map(|design| design.chars().count());
+        let mostly = match workloads.len() {
+            1 => self.cells.iter().map(|cell| cell.spent().mostly().len()).max(),
+            _ => Some(MOSTLY_COLUMNS),
+        };
+        [
+            (0, names.max().unwrap_or(0)),
+            (1, designs.max().unwrap_or(0)),
+            (MOSTLY, mostly.unwrap_or(0)),
+        ]
+    }
+
+    fn rows_of(&self, workload: &str) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        for design in self.plan.designs() {
+            if let Some(cell) = self.cell(workload, &design) {
+                let name = if rows.is_empty() { workload } else { "" };
+                rows.push(self.row(name, cell));
+            }
+        }
+        rows
+    }
+
+    fn means(&self) -> Vec<Vec<String>> {
+        let mut rows: Vec<Vec<String>> = Vec::new();
         for design in self.plan.designs() {
             let mean = self.mean_relative(&design).map_or("-".into(), |mean| format!("{mean:.2}"));
-            table.add_row(vec![name.to_owned(), design, mean]);
-            name = "";
+            let name = if rows.is_empty() { MEAN } else { "" };
+            rows.push(vec![name.to_owned(), design, mean]);
         }
-        table
+        rows
     }
 
     fn row(&self, workload: &str, cell: &Cell) -> Vec<String> {
@@ -156,6 +213,41 @@ impl Comparison {
             let _ = writeln!(text, "  repeat: {command}");
         }
         text
+    }
+}
+
+/// Shows the rows of each workload when they, and those before them, are complete.
+pub(super) struct Shown<'a> {
+    progress: &'a Progress,
+    so_far: Mutex<SoFar>,
+}
+
+struct SoFar {
+    comparison: Comparison,
+    /// Workloads whose rows were shown.
+    workloads: usize,
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn new(plan: &Plan, progress: &'a Progress) -> Shown<'a> {
+        let comparison = Comparison { plan: plan.clone(), cells: Vec::new(), is_partial: false };
+        Shown { progress, so_far: Mutex::new(SoFar { comparison, workloads: 0 }) }
+    }
+
+    /// `cell` is complete.
+    pub(super) fn add(&self, cell: &Cell) {
+        let mut so_far = self.so_far.lock().unwrap_or_else(|error| error.into_inner());
+        let SoFar { comparison, workloads } = &mut *so_far;
+        comparison.cells.push(Cell { timeline: None, ..cell.clone() });
+        let designs = comparison.plan.designs().len();
+        while let Some(workload) = comparison.plan.workloads().get(*workloads) {
+            let cells = comparison.cells.iter().filter(|cell| cell.point.workload == *workload);
+            if cells.count() < designs {
+                return;
+            }
+            self.progress.part(|| comparison.part(workload));
+            *workloads += 1;
+        }
     }
 }
 
