@@ -7,6 +7,7 @@ pub(crate) mod kept;
 pub(crate) mod lines;
 pub(crate) mod options;
 pub(crate) mod pages;
+pub(crate) mod parts;
 pub(crate) mod spent;
 pub(crate) mod timeline;
 pub(crate) mod typed;

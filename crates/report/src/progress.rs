@@ -205,7 +205,9 @@ mod tests {
             _ => Ok(()),
         };
         let progress = Progress::hidden().with_parts(None, show);
-        ["one ", "two ", "full", "three"].map(|part| progress.part(|| part.to_owned()));
+        for part in ["one ", "two ", "full", "three"] {
+            progress.part(|| part.to_owned());
+        }
         assert_eq!(progress.shown(), "one two ");
         let silent = Progress::hidden();
         silent.part(|| unreachable!("nobody prints it"));

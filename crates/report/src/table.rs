@@ -102,7 +102,7 @@ impl Fitted {
             let width = Width::Fixed(columns.try_into().unwrap_or(u16::MAX));
             constrain(&mut fitted, shape.last(), ColumnConstraint::Absolute(width));
         }
-        let names = hidden.iter().map(|at| shape.heads[*at].trim()).filter(|name| !name.is_empty());
+        let names = hidden.iter().map(|at| &*shape.heads[*at]).filter(|name| !name.is_empty());
         Fitted::with(lines_of(&fitted), note(&names.collect::<Vec<_>>(), shape.whole(), room))
     }
 
@@ -139,7 +139,7 @@ impl Shape {
         let widths: Vec<usize> = contents.iter().enumerate().map(width).collect();
         let heads = table.header().into_iter().flat_map(|head| head.cell_iter());
         Shape {
-            heads: heads.map(|cell| cell.content()).collect(),
+            heads: heads.map(|cell| cell.content().trim().to_owned()).collect(),
             has_prose: widths.last().is_some_and(|width| *width >= PROSE_COLUMNS_MIN),
             widths,
         }

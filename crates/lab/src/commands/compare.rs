@@ -6,8 +6,8 @@
 use crate::LabError;
 use crate::cell::{Cell, Point, run_recorded};
 use crate::commands::compare::plan::{CompareOptions, Plan};
-use crate::commands::compare::table::Shown;
 use crate::engine::jobs::Runner;
+use crate::engine::parts::Shown;
 use crate::engine::timeline::{Traced, draw};
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
@@ -46,11 +46,14 @@ impl Comparison {
     ) -> Result<Comparison, LabError> {
         let runner = Runner::new(plan.jobs, progress, stop);
         let points: Vec<(usize, &Point)> = plan.points.iter().enumerate().collect();
-        let shown = Shown::new(&plan, progress);
+        let none = Comparison { plan: plan.clone(), cells: Vec::new(), is_partial: false };
+        let shown = Shown::new(none, progress);
         let cells = runner.all(&points, |(at, point)| {
-            let cell = run_recorded(&plan.machine, point, Traced::at(plan.traced, *at), stop)?;
+            let traced = Traced::at(plan.traced, *at);
+            let mut cell = run_recorded(&plan.machine, point, traced, stop)?;
+            let timeline = cell.timeline.take();
             shown.add(&cell);
-            Ok(cell)
+            Ok(Cell { timeline, ..cell })
         })?;
         let cells: Vec<Cell> = cells.into_iter().flatten().collect();
         let is_partial = cells.len() < plan.points.len();

@@ -12,6 +12,7 @@ use crate::engine::options::{
     CRASHES_MAX, check_jobs, default_options, in_range, listed_name, named_machine, once,
     threads_of,
 };
+use crate::engine::parts::Shown;
 use crate::engine::spent::Spent;
 use crate::engine::timeline::{TraceOptions, Traced, draw, summary};
 use crate::{CRASHES, LabError, MACHINE};
@@ -416,8 +417,15 @@ impl Experiment for KernelOptions {
         stop: &Arc<AtomicBool>,
     ) -> Result<Kernels, LabError> {
         let points: Vec<(usize, &KernelPoint)> = plan.points.iter().enumerate().collect();
-        let run = |point: &(usize, &KernelPoint)| plan.run(*point, stop);
-        let cells = Runner::new(plan.jobs, progress, stop).all(&points, run)?;
+        let none = Kernels { plan: plan.clone(), cells: Vec::new(), is_partial: false };
+        let shown = Shown::new(none, progress);
+        let cells = Runner::new(plan.jobs, progress, stop).all(&points, |point| {
+            let mut cell = plan.run(*point, stop)?;
+            let timeline = cell.run.timeline.take();
+            shown.add(&cell);
+            cell.run.timeline = timeline;
+            Ok(cell)
+        })?;
         let is_partial = cells.iter().any(Option::is_none);
         Ok(Kernels { plan, cells: cells.into_iter().flatten().collect(), is_partial })
     }

@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 const NAMED_SHARE_MIN: f64 = 0.02;
 /// How many reasons are named.
 const NAMED_MAX: usize = 2;
+/// How wide they are in a table whose rows are not all there yet: more than "intra 50, inter 6".
+pub(crate) const MOSTLY_COLUMNS: usize = 18;
 
 /// The cycles of all threads from the start to the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -56,8 +56,12 @@ enum Flaw {
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Naive {
     let Params { queue, flaw, .. } = *params;
-    Naive { room: queue, flaw, queues: vec![Queue::default(); machine.core.count] }
+    let queues = vec![Queue::default(); machine.core.count];
+    Naive { room: queue, flaw, queues, filter: vec![0; FILTER] }
 }
+
+/// The lines that the filter distinguishes.
+const FILTER: usize = 4096;
 
 /// A core's stores that are not durable, and their order.
 #[derive(Clone, Default)]
@@ -90,6 +94,9 @@ pub(crate) struct Naive {
     room: usize,
     flaw: Flaw,
     queues: Vec<Queue>,
+    /// The number of stores in all queues to each hash of a line, so that most requests need no
+    /// search.
+    filter: Vec<u32>,
 }
 
 /// Messages to a core's queue, and of its stores.
@@ -104,6 +111,9 @@ pub(crate) enum Message {
 impl Naive {
     /// The core that has a store to `line` in its queue; at most one has.
     fn holder(&self, line: LineId) -> Option<usize> {
+        if self.filter[line as usize % FILTER] == 0 {
+            return None;
+        }
         self.queues.iter().position(|queue| queue.stores.contains(&line))
     }
 
@@ -183,6 +193,7 @@ impl Design for Naive {
         hw.clean(core, at.way, at.line);
         let data = *hw.data(core, at.way, at.line);
         self.queues[core].stores.push_back(at.line);
+        self.filter[at.line as usize % FILTER] += 1;
         self.send(hw, core, at.line, &data, now);
     }
 
@@ -257,7 +268,9 @@ impl Design for Naive {
         match message {
             Message::Durable { core } => {
                 let queue = &mut self.queues[usize::from(core)];
-                queue.stores.pop_front();
+                if let Some(line) = queue.stores.pop_front() {
+                    self.filter[line as usize % FILTER] -= 1;
+                }
                 for who in std::mem::take(&mut queue.waiting) {
                     hw.wake(who, now);
                 }

@@ -8,47 +8,25 @@
 
 use crate::cell::{Cell, Flushed, Point, ribbon_summary};
 use crate::commands::compare::Comparison;
-use crate::commands::compare::plan::Plan;
-use crate::engine::spent::Groups;
+use crate::engine::parts::Parts;
+use crate::engine::spent::{Groups, MOSTLY_COLUMNS};
 use crate::engine::timeline::summary;
-use comfy_table::Table;
-use seawall_report::{Fitted, Progress, plain_table};
+use seawall_report::{Fitted, plain_table};
 use std::fmt::Write;
-use std::sync::Mutex;
 
 /// Columns that a narrow terminal can do without, in this order.
 const SPARE: [&str; 6] = ["confl.", "lock", "busy", "mem.", "mostly", "Mop/s"];
+/// How wide the throughputs are in a table whose rows are not all there yet, as in "1234.5".
+const RATE_COLUMNS: usize = 6;
 const MEAN: &str = "geo. mean";
-/// The column with the reasons to wait, and how wide it is before all rows are there.
-const MOSTLY: usize = 9;
-const MOSTLY_COLUMNS: usize = 18;
 /// How many broken crashes of a cell are described in full.
 const BROKEN_SHOWN: usize = 3;
 
 impl Comparison {
     /// The table, the means, and what broke.
     pub fn to_text(&self) -> String {
-        let workloads = self.plan.workloads();
-        let rows: String = workloads.iter().map(|workload| self.part(workload)).collect();
-        rows + &self.last_part()
-    }
-
-    /// The rows of a workload; before the first, what was run, and the head of the table.
-    fn part(&self, workload: &str) -> String {
-        let Fitted { head, rows, .. } = self.fitted(&self.rows_of(workload));
-        if self.plan.workloads().first() != Some(&workload) {
-            return rows + "\n";
-        }
-        let first = self.plan.points.first();
-        let text = format!(
-            "{} threads on {}, {} operations each, seed {}; throughput relative to {}\n\n",
-            first.map_or(0, |point| point.threads),
-            self.plan.machine_name,
-            first.map_or(0, |point| point.operations),
-            first.map_or(0, |point| point.seed),
-            self.plan.baseline,
-        );
-        text + &head + &rows + "\n"
+        let parts = 0..self.plan.workloads().len();
+        parts.map(|number| self.part(number)).collect::<String>() + &self.last_part()
     }
 
     /// What follows the rows of all workloads.
@@ -69,39 +47,33 @@ impl Comparison {
         text + &self.broken_text()
     }
 
+    /// The table with these rows only. Its columns are as wide as in any part of it.
     fn fitted(&self, rows: &[Vec<String>]) -> Fitted {
-        let relative = format!("vs {}", self.plan.baseline);
-        let head = [
-            "workload", "design", &relative, "Mop/s", "confl.", "busy", "mem.", "lock", "persist",
-            "mostly", "crashes",
-        ];
-        let mut table: Table = plain_table(&head, 2..9);
-        let widths = self.widths();
-        for row in rows {
-            let cell = |at: usize| row.get(at).map_or("", String::as_str);
-            let width = |at: usize| widths.iter().find(|(column, _)| *column == at);
-            let padded = |at| format!("{:1$}", cell(at), width(at).map_or(0, |(_, width)| *width));
-            table.add_row((0..head.len()).map(padded));
-        }
-        Fitted::of(&table, &SPARE)
-    }
-
-    /// The columns whose contents have different lengths, and how wide they are in every part of
-    /// the table.
-    fn widths(&self) -> [(usize, usize); 3] {
         let workloads = self.plan.workloads();
         let names = workloads.iter().chain(&[MEAN]).map(|name| name.chars().count());
         let designs = self.plan.designs();
         let designs = designs.iter().map(|design| design.chars().count());
-        let mostly = match workloads.len() {
-            1 => self.cells.iter().map(|cell| cell.spent().mostly().len()).max(),
-            _ => Some(MOSTLY_COLUMNS),
-        };
-        [
-            (0, names.max().unwrap_or(0)),
-            (1, designs.max().unwrap_or(0)),
-            (MOSTLY, mostly.unwrap_or(0)),
-        ]
+        let workload = format!("{:1$}", "workload", names.max().unwrap_or(0));
+        let design = format!("{:1$}", "design", designs.max().unwrap_or(0));
+        let relative = format!("vs {}", self.plan.baseline);
+        let rate = format!("{:>1$}", "Mop/s", if workloads.len() == 1 { 0 } else { RATE_COLUMNS });
+        let mostly = format!("{:1$}", "mostly", self.mostly_columns());
+        let head = [
+            &workload, &design, &relative, &rate, "confl.", "busy", "mem.", "lock", "persist",
+            &mostly, "crashes",
+        ];
+        let mut table = plain_table(&head, 2..9);
+        table.add_rows(rows);
+        Fitted::of(&table, &SPARE)
+    }
+
+    /// How wide the column with the reasons is, in every part of the table.
+    fn mostly_columns(&self) -> usize {
+        let contents = self.cells.iter().map(|cell| cell.spent().mostly().len());
+        match self.plan.workloads().len() {
+            1 => contents.max().unwrap_or(0),
+            _ => MOSTLY_COLUMNS,
+        }
     }
 
     fn rows_of(&self, workload: &str) -> Vec<Vec<String>> {
@@ -216,38 +188,38 @@ impl Comparison {
     }
 }
 
-/// Shows the rows of each workload when they, and those before them, are complete.
-pub(super) struct Shown<'a> {
-    progress: &'a Progress,
-    so_far: Mutex<SoFar>,
-}
+impl Parts for Comparison {
+    type Cell = Cell;
 
-struct SoFar {
-    comparison: Comparison,
-    /// Workloads whose rows were shown.
-    workloads: usize,
-}
-
-impl<'a> Shown<'a> {
-    pub(super) fn new(plan: &Plan, progress: &'a Progress) -> Shown<'a> {
-        let comparison = Comparison { plan: plan.clone(), cells: Vec::new(), is_partial: false };
-        Shown { progress, so_far: Mutex::new(SoFar { comparison, workloads: 0 }) }
+    fn take(&mut self, cell: &Cell) {
+        self.cells.push(cell.clone());
     }
 
-    /// `cell` is complete.
-    pub(super) fn add(&self, cell: &Cell) {
-        let mut so_far = self.so_far.lock().unwrap_or_else(|error| error.into_inner());
-        let SoFar { comparison, workloads } = &mut *so_far;
-        comparison.cells.push(Cell { timeline: None, ..cell.clone() });
-        let designs = comparison.plan.designs().len();
-        while let Some(workload) = comparison.plan.workloads().get(*workloads) {
-            let cells = comparison.cells.iter().filter(|cell| cell.point.workload == *workload);
-            if cells.count() < designs {
-                return;
-            }
-            self.progress.part(|| comparison.part(workload));
-            *workloads += 1;
+    fn is_complete(&self, number: usize) -> bool {
+        let workloads = self.plan.workloads();
+        let of = |workload: &&str| {
+            self.cells.iter().filter(|cell| cell.point.workload == **workload).count()
+        };
+        workloads.get(number).is_some_and(|it| of(it) == self.plan.designs().len())
+    }
+
+    /// The rows of a workload; before the first, what was run, and the head of the table.
+    fn part(&self, number: usize) -> String {
+        let workload = self.plan.workloads()[number];
+        let Fitted { head, rows, .. } = self.fitted(&self.rows_of(workload));
+        if number > 0 {
+            return rows + "\n";
         }
+        let first = self.plan.points.first();
+        let text = format!(
+            "{} threads on {}, {} operations each, seed {}; throughput relative to {}\n\n",
+            first.map_or(0, |point| point.threads),
+            self.plan.machine_name,
+            first.map_or(0, |point| point.operations),
+            first.map_or(0, |point| point.seed),
+            self.plan.baseline,
+        );
+        text + &head + &rows + "\n"
     }
 }
 

@@ -5,9 +5,9 @@
 
 use super::record::{conflicts, own_lines, per_cent};
 use super::{KernelCell, Kernels};
-use crate::engine::spent::{Groups, short};
-use comfy_table::Table;
-use seawall_report::{plain_table, text_of, text_sparing};
+use crate::engine::parts::Parts;
+use crate::engine::spent::{Groups, MOSTLY_COLUMNS, short};
+use seawall_report::{Fitted, plain_table, text_of, text_sparing};
 use seawall_sim::{Choice, Counters, Reason};
 use std::fmt::Write;
 
@@ -15,6 +15,8 @@ use std::fmt::Write;
 const COLUMN_SHARE_MIN: f64 = 0.005;
 /// Columns of kernels that a narrow terminal can do without, in this order.
 const SPARE: [&str; 6] = ["inter", "confl.", "lock", "busy", "mem.", "mostly"];
+/// How wide the times are in a table whose rows are not all there yet, as in "123.45".
+const TIME_COLUMNS: usize = 6;
 /// Columns of designs that it can do without, before the reasons.
 const DESIGNS_SPARE: [&str; 4] = ["log", "inter", "confl.", "Klines"];
 /// How many broken crashes of a cell are described in full.
@@ -30,22 +32,17 @@ after Klines: where the threads' time went; all in %. Klines: thousands of lines
 impl Kernels {
     /// The tables, and what broke.
     pub fn to_text(&self) -> String {
-        let points = &self.plan.points;
-        let mut text = format!(
-            "{} threads on {}, seed {}, {}; time over {}\n\n",
-            points.first().map_or(0, |point| point.threads),
-            self.plan.machine_name,
-            points.first().map_or(0, |point| point.seed),
-            points.first().map_or("", |point| point.extent.in_words()),
-            self.plan.baseline,
-        );
-        text += &text_sparing(&self.table(), &SPARE);
-        text += "\n";
-        text += &self.designs();
+        let parts = 0..self.plan.kernels().count();
+        parts.map(|number| self.part(number)).collect::<String>() + &self.last_part()
+    }
+
+    /// What follows the rows of all kernels.
+    fn last_part(&self) -> String {
+        let mut text = self.fitted(&[]).note + "\n" + &self.designs();
         text += LEGEND;
         text += &self.summary();
         if self.is_partial {
-            let (done, all) = (self.cells.len(), points.len());
+            let (done, all) = (self.cells.len(), self.plan.points.len());
             let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");
         }
         text + &self.broken_text()
@@ -75,22 +72,42 @@ impl Kernels {
         )
     }
 
-    fn table(&self) -> Table {
+    /// The table with these rows only. Its columns are as wide as in any part of it.
+    fn fitted(&self, rows: &[Vec<String>]) -> Fitted {
+        let kernels = self.plan.kernels().map(|name| name.chars().count());
+        let designs = self.plan.designs().map(|design| design.text.chars().count());
+        let kernel = format!("{:1$}", "kernel", kernels.max().unwrap_or(0));
+        let design = format!("{:1$}", "design", designs.max().unwrap_or(0));
+        let several = self.plan.kernels().nth(1).is_some();
+        let time = format!("{:>1$}", "time", if several { TIME_COLUMNS } else { 0 });
+        let mostly = format!("{:1$}", "mostly", self.mostly_columns());
         let head = [
-            "kernel", "design", "time", "confl.", "inter", "busy", "mem.", "lock", "persist",
-            "mostly", "crashes",
+            &kernel, &design, &time, "confl.", "inter", "busy", "mem.", "lock", "persist", &mostly,
+            "crashes",
         ];
         let mut table = plain_table(&head, 2..9);
-        for kernel in self.plan.kernels() {
-            let mut name = kernel;
-            for design in self.plan.designs() {
-                if let Some(cell) = self.cell(kernel, &design.text) {
-                    table.add_row(self.row(name, cell));
-                    name = "";
-                }
+        table.add_rows(rows);
+        Fitted::of(&table, &SPARE)
+    }
+
+    /// How wide the column with the reasons is, in every part of the table.
+    fn mostly_columns(&self) -> usize {
+        let contents = self.cells.iter().map(|cell| cell.spent().mostly().len());
+        match self.plan.kernels().count() {
+            1 => contents.max().unwrap_or(0),
+            _ => MOSTLY_COLUMNS,
+        }
+    }
+
+    fn rows_of(&self, kernel: &str) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        for design in self.plan.designs() {
+            if let Some(cell) = self.cell(kernel, &design.text) {
+                let name = if rows.is_empty() { kernel } else { "" };
+                rows.push(self.row(name, cell));
             }
         }
-        table
+        rows
     }
 
     fn row(&self, kernel: &str, cell: &KernelCell) -> Vec<String> {
@@ -241,6 +258,39 @@ impl KernelCell {
     }
 }
 
+impl Parts for Kernels {
+    type Cell = KernelCell;
+
+    fn take(&mut self, cell: &KernelCell) {
+        self.cells.push(cell.clone());
+    }
+
+    fn is_complete(&self, number: usize) -> bool {
+        let kernel = self.plan.kernels().nth(number);
+        let of = |kernel: &str| self.cells.iter().filter(|it| it.point.kernel == kernel).count();
+        kernel.is_some_and(|kernel| of(kernel) == self.plan.designs)
+    }
+
+    /// The rows of a kernel; before the first, what was run, and the head of the table.
+    fn part(&self, number: usize) -> String {
+        let kernel = self.plan.kernels().nth(number).unwrap_or_default();
+        let Fitted { head, rows, .. } = self.fitted(&self.rows_of(kernel));
+        if number > 0 {
+            return rows;
+        }
+        let first = self.plan.points.first();
+        let text = format!(
+            "{} threads on {}, seed {}, {}; time over {}\n\n",
+            first.map_or(0, |point| point.threads),
+            self.plan.machine_name,
+            first.map_or(0, |point| point.seed),
+            first.map_or("", |point| point.extent.in_words()),
+            self.plan.baseline,
+        );
+        text + &head + &rows
+    }
+}
+
 fn whole(value: Option<f64>) -> String {
     value.map_or("-".into(), |value| format!("{value:.0}"))
 }
@@ -296,5 +346,24 @@ mod tests {
         assert!(!kernels.to_text().contains("was cut"), "{}", kernels.to_text());
         kernels.plan.crashes = 7;
         assert!(kernels.to_text().contains("--crashes 7 was cut to 1: "), "{}", kernels.to_text());
+    }
+
+    #[test]
+    fn rows_are_shown_kernel_by_kernel_and_are_the_beginning_of_the_text() {
+        let options = KernelOptions {
+            kernels: ["radix:64", "lu:16"].map(String::from).to_vec(),
+            designs: vec!["bsp-lb".into()],
+            machine: "desktop".into(),
+            threads: Some(2),
+            crashes: 0,
+            ..KernelOptions::default()
+        };
+        let progress = Progress::hidden().with_parts(None, |_| Ok(()));
+        let plan = options.plan().expect("a plan");
+        let kernels = KernelOptions::run(plan, &progress, &Default::default()).expect("it runs");
+        let (text, shown) = (kernels.to_text(), progress.shown());
+        let rest = text.strip_prefix(&shown).expect("the text begins with what was shown");
+        assert!(rest.starts_with("\nall kernels"), "{rest}");
+        assert!(shown.contains("\nradix ") && shown.contains("\nlu "), "{shown}");
     }
 }
