@@ -215,8 +215,12 @@ impl Plan {
 
     /// The workloads, in order, each once.
     pub fn workloads(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.points.iter().map(|point| &*point.workload).collect();
-        names.dedup();
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.points.iter().map(|point| &*point.workload) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         names
     }
 
