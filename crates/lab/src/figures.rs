@@ -30,6 +30,7 @@ mod moving;
 mod page;
 mod programs;
 mod report;
+mod retired;
 mod tally;
 mod varied;
 
@@ -116,7 +117,8 @@ pub struct FigureOptions {
     #[arg(long = "full", conflicts_with = "is_quick")]
     pub is_full: bool,
     /// Also run what the figures' files list besides: other readings of the papers, forms of our
-    /// own, and other values of parameters that nobody published. Several times as long
+    /// own, stand-ins that are retired, and other values of parameters that nobody published.
+    /// Several times as long
     #[arg(long = "varied")]
     pub is_varied: bool,
     /// Exit with 1 if something does not hold

@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Commands that are not run, by how they start, and why.
-const LEFT_OUT: &[(&str, &str)] = &[
-    ("run ", "operations a second of this computer, and a process that is killed"),
-    ("reproduce micro15-fig14", "a quarter of an hour and more"),
-];
+const LEFT_OUT: &[(&str, &str)] =
+    &[("run ", "operations a second of this computer, and a process that is killed")];
 
 /// A command of a page, and what it is said to print.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::programs::{self, ProgramValue, Wanted};
 use super::varied::{self, Settings, Variable, Varied, VariedValue, Varying};
-use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue};
+use super::{FigureOptions, Kind, MeanBars, Numbers, PublishedValue, retired};
 use crate::LabError;
 use crate::cell::{CellRibbon, Flushed, Point, check_point, check_ribbon, run_cell};
 use crate::commands::compare::plan::{self, CompareOptions, Plan};
@@ -69,6 +69,10 @@ pub struct DesignFigure {
     pub geometric: bool,
     /// The file of what the papers' programs themselves take, if they were run.
     pub programs: Option<String>,
+    /// Workloads that do not run in a series in which their programs have, as they are far from
+    /// them.
+    #[serde(default)]
+    pub retired: Vec<String>,
     /// What is shown for whom.
     pub series: Vec<Series>,
     /// Other values of parameters that nobody published.
@@ -124,7 +128,7 @@ pub struct FigureRecord {
     /// What we measure: the mean over the programs that were run, and the workloads in place of
     /// the others.
     pub measured: f64,
-    /// The mean over the workloads alone, where there are programs.
+    /// The mean over the workloads alone, where there are programs and all workloads ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stand_ins: Option<f64>,
     /// How far apart they may be.
@@ -132,7 +136,7 @@ pub struct FigureRecord {
     /// Whether they are no further apart than that, or the paper states nothing; and every
     /// structure and result was right at the end.
     pub holds: bool,
-    /// What we measure for each workload.
+    /// What we measure for each workload that ran: a retired one did not where its program has.
     pub workloads: Map<String, Value>,
     /// What the papers' programs have that the workloads stand for, and those without a workload.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -140,7 +144,7 @@ pub struct FigureRecord {
     /// How the lines of each workload were flushed, where the series has a Ribbon.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flushed: BTreeMap<String, Flushed>,
-    /// Where the time of the threads went, by reason: the mean over the workloads.
+    /// Where the time of the threads went, by reason: the mean over the workloads that ran.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub stalls: Map<String, Value>,
     /// The same for each workload.
@@ -206,7 +210,12 @@ impl Kind for DesignFigure {
         let plans = plans?;
         let wanted: Vec<Wanted<'_>> = figures.iter().filter_map(|figure| figure.wanted()).collect();
         let (programs, is_whole) = programs::of(&wanted, options, runner)?;
-        let mut shared = share(&plans);
+        let all = figures.iter().zip(&plans).map(|(figure, plan)| {
+            let programs = figure.programs.as_ref().and_then(|name| programs.get(name));
+            Runs { figure, plan, programs, options, cells: &[] }
+        });
+        let all: Vec<Runs<'_>> = all.collect();
+        let mut shared = share(&all);
         for machine in &mut shared {
             let Shared { machine, points, cells, .. } = machine;
             let run = |point: &Point| run_cell(machine, point, runner.stop);
@@ -216,12 +225,11 @@ impl Kind for DesignFigure {
         let wanted: usize = shared.iter().map(|machine| machine.points.len()).sum();
         let done: usize = shared.iter().map(|machine| machine.cells.len()).sum();
         let mut records = Vec::new();
-        for (figure, plan) in figures.iter().zip(&plans) {
-            let machine = shared.iter().find(|shared| shared.machine_name == plan.machine_name);
-            let cells = machine.map_or(&[][..], |shared| &shared.cells);
-            let programs = figure.programs.as_ref().and_then(|name| programs.get(name));
-            let runs = Runs { figure, plan, cells, programs };
-            records.extend(figure.series.iter().filter_map(|series| runs.record(series, options)));
+        for runs in all {
+            let is_same = |shared: &&Shared| shared.machine_name == runs.plan.machine_name;
+            let cells = shared.iter().find(is_same).map_or(&[][..], |shared| &shared.cells);
+            let runs = Runs { cells, ..runs };
+            records.extend(runs.figure.series.iter().filter_map(|series| runs.record(series)));
         }
         Ok((varied::fold(records), is_whole && done == wanted))
     }
@@ -259,8 +267,7 @@ impl Kind for DesignFigure {
                 })
             };
             let of = |(name, paper): (&String, &Value)| {
-                let ours = record.compared().find(|(other, _)| *other == name);
-                single((name, paper.as_f64(), ours.map(|(_, value)| value)))
+                single((name, paper.as_f64(), record.compared_of(name)))
             };
             let singles = record.paper_workloads.iter().filter_map(of);
             let highest = single((HIGHEST, record.paper_most, most));
@@ -280,12 +287,12 @@ impl Kind for DesignFigure {
     }
 
     fn plots(&self, records: &[&FigureRecord]) -> Result<Vec<ResultFile>, ReportError> {
-        let Some(first) = records.first() else { return Ok(Vec::new()) };
-        let of = |(name, _): (&str, f64)| {
-            let value = |record: &&FigureRecord| {
-                record.compared().find(|(other, _)| *other == name).map(|(_, value)| value)
-            };
-            (name.to_owned(), records.iter().map(value).collect())
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let of = |name: &str| {
+            let values = records.iter().map(|record| record.compared_of(name));
+            (name.to_owned(), values.collect())
         };
         let (title, reference) = match self.metric {
             Metric::Throughput => ("throughput over the baseline", Some(1.0)),
@@ -296,7 +303,7 @@ impl Kind for DesignFigure {
             figure: &self.name,
             title,
             bars: records.iter().map(|record| &*record.series).collect(),
-            programs: first.compared().map(of).collect(),
+            programs: self.names(records).into_iter().map(of).collect(),
             published: records.iter().map(|record| record.paper).collect(),
             means: records.iter().map(|record| Some(record.measured)).collect(),
             reference,
@@ -310,8 +317,10 @@ impl DesignFigure {
     fn check_stated(&self) -> Result<(), String> {
         let stated = || self.series.iter().flat_map(|series| series.workloads.keys());
         let mut known: Vec<String> = self.workloads.clone();
-        if let Some(file) = &self.programs {
-            let programs = programs::load(file)?;
+        let programs = self.programs.as_deref().map(programs::load).transpose()?;
+        let stand_ins: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
+        retired::check(&self.retired, programs.as_ref(), &stand_ins)?;
+        if let Some(programs) = programs {
             let baseline = self.baseline.as_deref().unwrap_or_default();
             let used = self.workloads.iter().chain(stated()).map(String::as_str);
             let like = (&*self.machine, baseline, Extent::Parallel);
@@ -367,6 +376,19 @@ impl DesignFigure {
             }
         }
         columns
+    }
+
+    /// What has a value in these records: the workloads in the order of the file, and others.
+    fn names<'a>(&'a self, records: &[&'a FigureRecord]) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        let all = || records.iter().flat_map(|record| record.compared().map(|(name, _)| name));
+        let own = self.workloads.iter().map(String::as_str);
+        for name in own.filter(|name| all().any(|other| other == *name)).chain(all()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     fn plan(&self, options: &FigureOptions) -> Result<Plan, LabError> {
@@ -471,6 +493,11 @@ impl FigureRecord {
         });
         let alone = self.programs.iter().filter(|(name, _)| !self.workloads.contains_key(*name));
         ours.chain(alone.map(|(name, program)| (name.as_str(), program.value)))
+    }
+
+    /// The same of one program.
+    fn compared_of(&self, name: &str) -> Option<f64> {
+        self.compared().find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::programs::{self, MeasuredPrograms, ProgramValue, Wanted};
 use super::varied::{self, Settings, Variable, Varied, VariedValue, Varying};
-use super::{FigureOptions, Kind, Numbers, PublishedValue, stem};
+use super::{FigureOptions, Kind, Numbers, PublishedValue, retired, stem};
 use crate::LabError;
 use crate::commands::compare::plan::designs;
 use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, run_kernel};
@@ -14,12 +14,14 @@ use crate::commands::kernels::{check_point, entry};
 use crate::engine::jobs::Runner;
 use crate::engine::options::{once, threads_of};
 use crate::engine::spent::Spent;
+use measure::View;
 use seawall_report::{ReportError, ResultFile};
 use seawall_sim::{Choice, Machine};
 use seawall_workloads::{KERNELS, KernelEntry};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
+mod measure;
 mod plot;
 mod text;
 
@@ -64,6 +66,9 @@ pub struct KernelFigure {
     pub varied: Vec<Varied>,
     /// The file of what the programs themselves take, if they were run.
     pub programs: Option<String>,
+    /// Kernels that do not run in a series in which their programs have, as they are far from them.
+    #[serde(default)]
+    pub retired: Vec<String>,
 }
 
 /// A series of a figure of kernels.
@@ -107,6 +112,9 @@ pub struct KernelFigureRecord {
     /// What was published of it.
     pub paper: Option<f64>,
     pub measured: f64,
+    /// The kernel, or one of them, is retired and did not run: `measured` is with its program.
+    #[serde(skip_serializing_if = "is_false")]
+    pub retired: bool,
     /// What the programs took that the kernel stands for; of a mean, that with the programs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramValue>,
@@ -159,6 +167,10 @@ fn shares<S: Serializer>(spent: &Option<Spent>, to: S) -> Result<S::Ok, S::Error
     spent.map(Spent::to_json).serialize(to)
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 fn whole() -> Extent {
     Extent::Whole
 }
@@ -195,10 +207,12 @@ impl Kind for KernelFigure {
         once("kernel", &self.kernels).map_err(text)?;
         once("series", &series).map_err(text)?;
         let is_series = |name: &String| self.series.iter().any(|series| series.name == *name);
-        if let Some(name) = &self.programs {
+        let programs = self.programs.as_deref().map(programs::load).transpose()?;
+        if let Some(programs) = &programs {
             let like = (&*self.machine, &*self.baseline, self.extent);
-            programs::load(name)?.check(like, &names)?;
+            programs.check(like, &names)?;
         }
+        retired::check(&self.retired, programs.as_ref(), &names)?;
         match &self.conflicts {
             Some(conflicts) if !is_series(&conflicts.series) => {
                 Err(format!("conflicts.series = '{}' is none of its series", conflicts.series))
@@ -228,7 +242,7 @@ impl Kind for KernelFigure {
             let machine = varied::machine_with(&first.machine, &first.settings)?;
             let mut points: Vec<KernelPoint> = Vec::new();
             for figure in figures.iter().filter(like) {
-                for point in figure.points(&machine, options)? {
+                for point in figure.points(&machine, figure.measured(&programs), options)? {
                     add(&mut points, point);
                 }
             }
@@ -248,7 +262,7 @@ impl Kind for KernelFigure {
         }
         for figure in figures {
             if let Some((machine, runs)) = done.get(&figure.machine_name()) {
-                let programs = figure.programs.as_ref().and_then(|name| programs.get(name));
+                let programs = figure.measured(&programs);
                 let view = View { figure, machine, runs, options, programs };
                 records.extend(view.records());
             }
@@ -339,6 +353,29 @@ impl KernelFigure {
         self.kernels.iter().map(find).collect()
     }
 
+    /// The programs beside its kernels, of those of all figures.
+    fn measured<'a>(
+        &self,
+        programs: &'a BTreeMap<String, MeasuredPrograms>,
+    ) -> Option<&'a MeasuredPrograms> {
+        programs.get(self.programs.as_ref()?)
+    }
+
+    /// What the program took that is there in the place of a retired kernel.
+    fn in_place_of(
+        &self,
+        kernel: &str,
+        series: &KernelSeries,
+        programs: Option<&MeasuredPrograms>,
+        options: &FigureOptions,
+    ) -> Option<f64> {
+        if !retired::is_left_out(&self.retired, kernel, options) {
+            return None;
+        }
+        let values = programs?.values(kernel, &series.design);
+        values.iter().find(|program| program.held).map(|program| program.value)
+    }
+
     fn point(
         &self,
         kernel: &KernelEntry,
@@ -356,10 +393,12 @@ impl KernelFigure {
         }
     }
 
-    /// The points of the figure on `machine`, each once; all of them can be run.
+    /// The points of the figure on `machine` for which nothing is there in place, each once; all
+    /// of them can be run.
     fn points(
         &self,
         machine: &Machine,
+        programs: Option<&MeasuredPrograms>,
         options: &FigureOptions,
     ) -> Result<Vec<KernelPoint>, LabError> {
         let wrong = |what: String| LabError::Figure { name: self.name.clone(), what };
@@ -370,6 +409,9 @@ impl KernelFigure {
                 let threads = threads_of("threads", series.threads, machine)
                     .map_err(|error| wrong(format!("series {}: {error}", series.name)))?;
                 let design = designs(std::slice::from_ref(&series.design))?.remove(0);
+                if self.in_place_of(entry.name, series, programs, options).is_some() {
+                    continue;
+                }
                 for design in [&baseline, &design] {
                     let point = self.point(entry, design, threads, options);
                     check_point(&point)?;
@@ -388,161 +430,5 @@ impl KernelFigureRecord {
     }
 }
 
-/// A kernel under a series, over the baseline.
-struct Ratios {
-    kernel: &'static str,
-    whole: f64,
-    parallel: f64,
-    /// Of the program that it stands for.
-    program: Option<f64>,
-}
-
-/// A figure with the runs that it is made of.
-struct View<'a> {
-    figure: &'a KernelFigure,
-    machine: &'a Machine,
-    runs: &'a Runs,
-    options: &'a FigureOptions,
-    programs: Option<&'a MeasuredPrograms>,
-}
-
-impl View<'_> {
-    fn records(&self) -> Vec<KernelFigureRecord> {
-        self.figure.series.iter().filter_map(|series| self.of(series)).flatten().collect()
-    }
-
-    /// The records of a series, once all its runs are there.
-    fn of(&self, series: &KernelSeries) -> Option<Vec<KernelFigureRecord>> {
-        let threads = series.threads.unwrap_or(self.machine.core.count);
-        let run = |kernel: &str, design: &str| {
-            let design = Choice::parse(design).ok()?.text;
-            self.runs.get(&(kernel.to_owned(), design, threads, self.figure.extent.name()))
-        };
-        let mut records = Vec::new();
-        let (mut conflicts, mut ratios) = ([0; 2], Vec::new());
-        for entry in self.figure.entries().ok()? {
-            let ours = run(entry.name, &series.design)?;
-            let base = run(entry.name, &self.figure.baseline)?;
-            let ratio = ours.cycles as f64 / base.cycles as f64;
-            let record = self.run_record(ours, base);
-            let programs = self
-                .programs
-                .map_or(Vec::new(), |programs| programs.values(entry.name, &series.design));
-            let held = programs.iter().find(|program| program.held);
-            ratios.push(Ratios {
-                kernel: entry.name,
-                whole: ratio,
-                parallel: record.parallel,
-                program: held.map(|program| program.value),
-            });
-            conflicts = [conflicts[0] + record.conflicts[0], conflicts[1] + record.conflicts[1]];
-            let stated = series.stated.get(entry.name).copied();
-            let core_cycles = ours.cycles * threads as u64;
-            let spent = Some(Spent { core_cycles, stalls: ours.stalls });
-            let record = self.record(series, entry.name, (stated, ratio, programs), Some(record));
-            records.push(KernelFigureRecord { spent, ..record });
-        }
-        records.extend(self.means(series, &ratios));
-        if let Some(stated) = self.figure.conflicts.as_ref().filter(|c| c.series == series.name) {
-            let percent = 100.0 * conflicts[0] as f64 / (conflicts[0] + conflicts[1]).max(1) as f64;
-            let of_programs =
-                self.programs.and_then(|programs| programs.inter_percent(&series.design));
-            let programs = of_programs.map(|value| self.of_programs(value)).into_iter().collect();
-            let values = (Some(stated.inter_percent), percent, programs);
-            let record = self.record(series, text::CONFLICTS, values, None);
-            records.push(held_to(record, stated.tolerance));
-        }
-        Some(records)
-    }
-
-    /// The means of a series.
-    fn means(&self, series: &KernelSeries, ratios: &[Ratios]) -> Vec<KernelFigureRecord> {
-        let mut records = Vec::new();
-        let named = &self.figure.named;
-        let is_named = |ratios: &&Ratios| named.iter().any(|name| name == ratios.kernel);
-        for (point, paper) in [(text::MEAN, Some(series.paper)), (text::NAMED, None)] {
-            let of: Vec<&Ratios> = match point {
-                text::NAMED => ratios.iter().filter(is_named).collect(),
-                _ => ratios.iter().collect(),
-            };
-            if of.is_empty() {
-                continue;
-            }
-            let has_programs = of.iter().any(|ratios| ratios.program.is_some());
-            let with_programs =
-                mean(of.iter().map(|ratios| ratios.program.unwrap_or(ratios.whole)));
-            let programs = has_programs.then(|| self.of_programs(with_programs));
-            let ours = mean(of.iter().map(|ratios| ratios.whole));
-            let values = (paper, ours, programs.into_iter().collect());
-            records.push(self.record(series, point, values, None));
-        }
-        let parallel = mean(ratios.iter().map(|ratios| ratios.parallel));
-        records.push(self.record(series, text::PARALLEL, (None, parallel, Vec::new()), None));
-        records
-    }
-
-    /// What stands beside the mean of the kernels.
-    fn of_programs(&self, value: f64) -> ProgramValue {
-        let again = self.programs.is_some_and(MeasuredPrograms::are_again);
-        let (name, doubts) = (text::WITH_PROGRAMS.into(), Vec::new());
-        ProgramValue { name, value, held: true, again, doubts }
-    }
-
-    fn record(
-        &self,
-        series: &KernelSeries,
-        point: &str,
-        (paper, measured, programs): (Option<f64>, f64, Vec<ProgramValue>),
-        run: Option<RunRecord>,
-    ) -> KernelFigureRecord {
-        let record = KernelFigureRecord {
-            figure: self.figure.name.clone(),
-            series: series.name.clone(),
-            point: point.to_owned(),
-            paper,
-            measured,
-            programs,
-            tolerance: 0.0,
-            holds: None,
-            varied: Vec::new(),
-            run,
-            spent: None,
-            design: series.design.clone(),
-            machine: self.figure.machine_name(),
-            threads: series.threads.unwrap_or(self.machine.core.count),
-            seed: self.options.seed,
-            quick: self.options.is_quick,
-        };
-        held_to(record, series.tolerance.unwrap_or(self.figure.tolerance))
-    }
-
-    fn run_record(&self, run: &KernelRun, base: &KernelRun) -> RunRecord {
-        let counters = &run.counters;
-        let memory = &self.machine.memory;
-        let moved = (counters.line_writes + counters.llc_misses) * memory.line_cycles;
-        RunRecord {
-            size: run.input.size,
-            cycles: run.cycles,
-            start: run.start,
-            parallel: (run.cycles - run.start) as f64 / (base.cycles - base.start) as f64,
-            is_right: run.result.is_ok(),
-            stores: counters.stores + counters.locked,
-            epochs: counters.epochs,
-            conflicts: [counters.conflicts_inter, counters.conflicts_intra],
-            lines: [counters.line_writes, counters.log_lines],
-            channels_busy: 100.0 * moved as f64 / (memory.controllers as u64 * run.cycles) as f64,
-        }
-    }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
-    sum / f64::from(count.max(1))
-}
-
-fn held_to(mut record: KernelFigureRecord, tolerance: f64) -> KernelFigureRecord {
-    record.tolerance = tolerance;
-    let value = record.compared();
-    record.holds = record.paper.map(|paper| (value - paper).abs() <= tolerance);
-    record
-}
+#[cfg(test)]
+mod tests;

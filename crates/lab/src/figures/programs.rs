@@ -29,8 +29,6 @@ const FILES: &[(&str, &str)] = &[
 ];
 /// Stands for the folder of the programs in a command.
 const FOLDER: &str = "{dir}";
-/// A kernel further from its program than this part of it is named.
-pub(super) const APART_MAX: f64 = 0.15;
 
 /// What programs took.
 #[derive(Clone, Debug, Deserialize)]

@@ -420,8 +420,8 @@ def reproduce(
     :param full: Run as many records of the logging figures, and entries of programs that are
         defragmented, as the papers
     :param varied: Also run what the figures' files list besides: other readings of the papers,
-        forms of our own, and other values of parameters that nobody published. Several times as
-        long
+        forms of our own, stand-ins that are retired, and other values of parameters that nobody
+        published. Several times as long
     :param strict: Exit with 1 if something does not hold
     :param seed: Seed of the operations
     :param jobs: Host threads [default: one per core]

@@ -6,6 +6,7 @@ use crate::commands::compare::plan::{self, Plan};
 use crate::commands::program::run_key;
 use crate::figures::FigureOptions;
 use crate::figures::programs::{MeasuredPrograms, ProgramValue};
+use crate::figures::retired;
 use seawall_ribbon::RibbonOptions;
 use seawall_sim::Machine;
 use serde_json::{Map, Value, json};
@@ -27,17 +28,18 @@ pub(super) fn is_same(left: &Point, right: &Point) -> bool {
     key(left) == key(right) && rest(left) == rest(right) && entries
 }
 
-/// The points of all plans, each once, machine by machine.
-pub(super) fn share(plans: &[Plan]) -> Vec<Shared> {
+/// The points of all figures, each once, machine by machine.
+pub(super) fn share(all: &[Runs<'_>]) -> Vec<Shared> {
     let mut shared: Vec<Shared> = Vec::new();
-    for plan in plans {
+    for runs in all {
+        let plan = runs.plan;
         let known = shared.iter().position(|machine| machine.machine_name == plan.machine_name);
         let place = known.unwrap_or_else(|| {
             let (machine_name, machine) = (plan.machine_name.clone(), plan.machine.clone());
             shared.push(Shared { machine_name, machine, points: Vec::new(), cells: Vec::new() });
             shared.len() - 1
         });
-        for point in &plan.points {
+        for point in plan.points.iter().filter(|point| runs.is_wanted(point)) {
             if !shared[place].points.iter().any(|other| is_same(other, point)) {
                 shared[place].points.push(point.clone());
             }
@@ -50,8 +52,9 @@ pub(super) fn share(plans: &[Plan]) -> Vec<Shared> {
 pub(super) struct Runs<'a> {
     pub(super) figure: &'a DesignFigure,
     pub(super) plan: &'a Plan,
-    pub(super) cells: &'a [Cell],
     pub(super) programs: Option<&'a MeasuredPrograms>,
+    pub(super) options: &'a FigureOptions,
+    pub(super) cells: &'a [Cell],
 }
 
 /// What a workload has under a series.
@@ -61,6 +64,27 @@ struct OfWorkload<'a> {
 }
 
 impl<'a> Runs<'a> {
+    /// Whether a series has this point, or is compared with it.
+    fn is_wanted(&self, point: &Point) -> bool {
+        let name = point.workload.as_str();
+        let baseline = self.figure.baseline.as_deref();
+        let is = |design: &str, ribbon: Option<RibbonOptions>| {
+            point.design.text == design && point.ribbon == ribbon
+        };
+        let is_of = |series: &&Series| {
+            is(series.design_of(name), series.ribbon.as_ref().map(CellRibbon::options))
+                || baseline.is_some_and(|baseline| is(series.baseline_of(name, baseline), None))
+        };
+        let mut of = self.figure.series.iter().filter(is_of);
+        of.any(|series| !self.is_replaced(series, name))
+    }
+
+    /// Whether the program of that name is there in the place of a retired workload.
+    fn is_replaced(&self, series: &Series, name: &str) -> bool {
+        retired::is_left_out(&self.figure.retired, name, self.options)
+            && self.of_program(series, name).is_some()
+    }
+
     fn cell(
         &self,
         workload: &str,
@@ -105,13 +129,16 @@ impl<'a> Runs<'a> {
     }
 
     /// The record of a series, once all its runs are there.
-    pub(super) fn record(&self, series: &Series, options: &FigureOptions) -> Option<FigureRecord> {
-        let (figure, plan) = (self.figure, self.plan);
+    pub(super) fn record(&self, series: &Series) -> Option<FigureRecord> {
+        let (figure, plan, options) = (self.figure, self.plan, self.options);
+        let mut is_all = true;
         let (mut workloads, mut programs) = (Map::new(), BTreeMap::new());
         let (mut flushed, mut stalls_of) = (BTreeMap::new(), BTreeMap::new());
         let (mut stand_ins, mut values, mut is_right) = (Vec::new(), Vec::new(), true);
         for name in figure.columns(plan) {
-            let ours = match plan.workloads().contains(&name) {
+            let is_replaced = self.is_replaced(series, name);
+            is_all &= !is_replaced;
+            let ours = match plan.workloads().contains(&name) && !is_replaced {
                 true => Some(self.of_workload(series, name)?),
                 false => None,
             };
@@ -131,7 +158,8 @@ impl<'a> Runs<'a> {
         let all: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
         let measured = mean(&all, figure.geometric);
         let is_near = series.paper.is_none_or(|paper| (measured - paper).abs() <= figure.tolerance);
-        let stand_ins = (!programs.is_empty()).then(|| mean(&stand_ins, figure.geometric));
+        let stand_ins =
+            (is_all && !programs.is_empty()).then(|| mean(&stand_ins, figure.geometric));
         Some(FigureRecord {
             figure: figure.name.clone(),
             series: series.name.clone(),

@@ -55,16 +55,29 @@ fn is_near(left: f64, right: f64) -> bool {
     (left - right).abs() < 1e-9
 }
 
+/// What runs for these figures, on one machine.
+fn points(figures: &[Figure], is_varied: bool) -> Vec<Point> {
+    let options = FigureOptions { is_varied, ..FigureOptions::default() };
+    let of_designs = figures.iter().map(|figure| match figure {
+        Figure::Designs(figure) => (figure, figure.plan(&options).unwrap()),
+        _ => unreachable!("a figure of designs"),
+    });
+    let all: Vec<(&DesignFigure, Plan)> = of_designs.collect();
+    let load = |figure: &DesignFigure| programs::load(figure.programs.as_ref()?).ok();
+    let programs: Vec<_> = all.iter().map(|(figure, _)| load(figure)).collect();
+    let runs = all.iter().zip(&programs).map(|((figure, plan), programs)| {
+        let programs = programs.as_ref();
+        Runs { figure, plan, programs, options: &options, cells: &[] }
+    });
+    let shared = share(&runs.collect::<Vec<_>>());
+    assert_eq!(shared.len(), 1);
+    shared.into_iter().next().unwrap().points
+}
+
 #[test]
 fn figures_share_the_points_that_they_have_in_common() {
     let figures = ["micro15-fig11", "micro15-fig12"].map(|name| Figure::load(name).unwrap());
-    let plans = figures.iter().map(|figure| match figure {
-        Figure::Designs(figure) => figure.plan(&FigureOptions::default()).unwrap(),
-        _ => unreachable!("a figure of designs"),
-    });
-    let shared = share(&plans.collect::<Vec<Plan>>());
-    assert_eq!(shared.len(), 1);
-    assert_eq!(shared[0].points.len(), 5 * 4, "LB, IDT, PF and LB++ with five workloads");
+    assert_eq!(points(&figures, false).len(), 5 * 4, "LB, IDT, PF, LB++ with five workloads");
 }
 
 #[test]
@@ -240,14 +253,17 @@ fn the_highest_value_of_a_series_is_a_single_value_of_the_paper_too() {
     assert!(!of(highest - 0.3, 0).hold());
 }
 
+/// Programs, a workload that stands for one, and another.
+const WITH_PROGRAMS: &str = "title = 't'\nsource = 's'\nmachine = 'hops17'\noperations = 10\n\
+    tolerance = 9.0\nworkload_tolerance = 9.0\nmetric = 'throughput'\nprograms = 'hops17'\n\
+    baseline = 'clwb:invalidating=true'\nworkloads = ['echo', 'vacation']\n\
+    [[series]]\nname = 'ideal'\ndesign = 'volatile'\npaper = 2.0\n\
+    workloads = { echo = 2.0, ycsb = 2.4, redis = 2.2, ctree = 1.3, hashmap = 1.4 }\n\
+    [[series]]\nname = 'LB'\ndesign = 'lb'\n";
+
 #[test]
 fn programs_are_compared_in_place_of_the_workloads_that_stand_for_them_and_beside_the_others() {
-    let text = "title = 't'\nsource = 's'\nmachine = 'hops17'\noperations = 10\ntolerance = 9.0\n\
-        workload_tolerance = 9.0\nmetric = 'throughput'\nprograms = 'hops17'\n\
-        baseline = 'clwb:invalidating=true'\nworkloads = ['echo', 'vacation']\n\
-        [[series]]\nname = 'ideal'\ndesign = 'volatile'\npaper = 2.0\n\
-        workloads = { echo = 2.0, ycsb = 2.4, redis = 2.2, ctree = 1.3, hashmap = 1.4 }\n\
-        [[series]]\nname = 'LB'\ndesign = 'lb'\n";
+    let text = WITH_PROGRAMS;
     let figures = run(vec![Figure::parse("small", text).unwrap()], false);
     let [ideal, lb] = figures.records() else { panic!("two series") };
     let file = programs::load("hops17").unwrap();
@@ -279,6 +295,62 @@ fn programs_are_compared_in_place_of_the_workloads_that_stand_for_them_and_besid
     assert!(unknown.contains("'p-hot', which is none of its workloads"), "{unknown}");
     let unused = refused(&text.replace(", ycsb = 2.4", ""));
     assert!(unused.contains("'ycsb' of its programs is none of those"), "{unused}");
+}
+
+#[test]
+fn a_retired_workload_does_not_run_where_its_program_has_but_with_varied() {
+    let list = "baseline = 'clwb:invalidating=true'\n";
+    let text = WITH_PROGRAMS.replace(list, &format!("{list}retired = ['echo']\n"));
+    let figure = || Figure::parse("small", &text).unwrap();
+    let of_echo = |is_varied: bool| {
+        let points = points(&[figure()], is_varied).into_iter();
+        let of_echo = points.filter(|point| point.workload == "echo");
+        of_echo.map(|point| point.design.text.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_echo(false), ["clwb:invalidating=true", "lb"], "no program ran under LB");
+    assert_eq!(of_echo(true), ["clwb:invalidating=true", "volatile", "lb"]);
+    let run = |is_varied: bool| {
+        let options = FigureOptions { is_varied, ..FigureOptions::default() };
+        Figures::run(vec![figure()], &options, &Progress::hidden(), &Arc::default()).unwrap()
+    };
+    let (without, varied) = (run(false), run(true));
+    let [ideal, lb] = without.records() else { panic!("two series") };
+    let [beside, lb_beside] = varied.records() else { panic!("two series") };
+    assert_eq!((ideal.measured, &ideal.programs), (beside.measured, &beside.programs));
+    assert_eq!(ideal.workloads.keys().collect::<Vec<_>>(), ["vacation"]);
+    assert_eq!(ideal.stalls_of.keys().collect::<Vec<_>>(), ["vacation"]);
+    assert!(ideal.stand_ins.is_none() && beside.stand_ins.is_some());
+    assert_eq!(lb, lb_beside);
+    let text = without.to_text();
+    assert!(
+        text.contains("retired, as they are far from their programs: echo; --varied runs them")
+    );
+    assert!(!text.contains("stand-ins"), "{text}");
+    let head = line(&text, "series", 0);
+    assert_eq!(head[5..], ["echo", "vacation", "ctree", "hashmap", "redis", "ycsb"], "{text}");
+    let echo = format!("{:.2}", ideal.programs["echo"].value);
+    assert_eq!(line(&text, "ideal", 0)[5], echo, "{text}");
+    assert_eq!(line(&text, "LB", 0)[5], format!("{:.2}", values(lb)[0]), "{text}");
+    let values = &without.published_values()[0].1;
+    assert!(values.iter().all(|value| value.stand_in.is_none()), "{values:?}");
+    let drawn = without.plots().unwrap().remove(0).text;
+    let first = |name: &str| drawn.find(&format!("\n{name}\n")).expect("a group of bars");
+    assert!(first("echo") < first("vacation"), "in the order of the table");
+    let text = varied.to_text();
+    assert!(text.contains("  stand-ins") && !text.contains("runs them"), "{text}");
+    assert!(text.contains("workloads more than 15 % from their programs: echo\n"), "{text}");
+}
+
+#[test]
+fn retired_workloads_of_shipped_figures_run_where_nothing_was_recorded() {
+    let count = |name: &str| {
+        let figures = [Figure::load(name).unwrap()];
+        [false, true].map(|is_varied| points(&figures, is_varied).len())
+    };
+    assert_eq!(count("asplos17-fig10"), [26, 42]);
+    assert_eq!(count("hpca22-fig8"), [24, 32]);
+    assert_eq!(count("pact20-4"), [115, 120]);
+    assert_eq!(count("pact20-24"), [116, 120]);
 }
 
 /// Of the figures that come with seawall: how many means hold, in a full run with seed 1.

@@ -3,6 +3,7 @@
 use super::{DesignFigure, FigureRecord, HIGHEST, Metric, far, part};
 use crate::cell::Flushed;
 use crate::figures::programs;
+use crate::figures::retired::{self, Pair};
 use crate::figures::varied;
 use seawall_report::{plain_table, text_of};
 use serde_json::Value;
@@ -31,10 +32,11 @@ impl DesignFigure {
             "  ours:  {machine}, {operations} operations per thread{others}, seed {seed}{quick}\n"
         );
         let mut head = vec!["series", "paper", "ours", "difference", "holds"];
-        head.extend(first.compared().map(|(name, _)| name));
+        let names = self.names(records);
+        head.extend(&names);
         let mut table = plain_table(&head, 1..head.len());
         for record in records {
-            self.rows(record).into_iter().for_each(|row| {
+            self.rows(record, &names).into_iter().for_each(|row| {
                 table.add_row(row);
             });
         }
@@ -77,14 +79,13 @@ impl DesignFigure {
     }
 
     /// The lines of a table for one series.
-    fn rows(&self, record: &FigureRecord) -> Vec<Vec<String>> {
+    fn rows(&self, record: &FigureRecord, names: &[&str]) -> Vec<Vec<String>> {
         let number = |value: f64| self.number(value);
-        let names: Vec<&str> = record.compared().map(|(name, _)| name).collect();
         let mut row = vec![record.series.clone()];
         row.extend(self.beside(record));
-        row.extend(record.compared().map(|(name, value)| {
+        row.extend(names.iter().map(|name| {
             let mark = if record.far.iter().any(|far| far == name) { "!" } else { "" };
-            number(value) + mark
+            record.compared_of(name).map_or(String::new(), |value| number(value) + mark)
         }));
         let mut rows = vec![row];
         let below = |name: &str, first: [String; 2], of: &dyn Fn(&str) -> String| {
@@ -103,14 +104,19 @@ impl DesignFigure {
             rows.push(share(|all| all.by_flushers, "  by flushers"));
             rows.push(share(|all| all.skipped, "  skipped"));
         }
-        if let Some(mean) = record.stand_ins {
-            let of = |name: &str| match record.programs.contains_key(name) {
-                true => {
-                    record.workloads.get(name).and_then(Value::as_f64).map_or("-".into(), number)
-                }
-                false => String::new(),
-            };
-            rows.push(below("  stand-ins", [String::new(), number(mean)], &of));
+        let stand_in = |name: &str| {
+            record.programs.get(name)?;
+            match record.workloads.get(name).and_then(Value::as_f64) {
+                Some(value) => Some(number(value)),
+                None if self.retired.iter().any(|other| other == name) => None,
+                None => Some("-".into()),
+            }
+        };
+        let is_beside = |name: &String| record.workloads.contains_key(name);
+        if record.stand_ins.is_some() || record.programs.keys().any(is_beside) {
+            let mean = record.stand_ins.map_or(String::new(), number);
+            let of = |name: &str| stand_in(name).unwrap_or_default();
+            rows.push(below("  stand-ins", [String::new(), mean], &of));
         }
         if !record.paper_workloads.is_empty() {
             let of = |name: &str| {
@@ -141,7 +147,28 @@ impl DesignFigure {
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
         let when = file.when(all().any(|(_, program)| program.again));
         let doubts = all().map(|(name, program)| (name.as_str(), program));
-        format!("  programs themselves: {names}; {when}\n{}", programs::doubts_text(doubts))
+        let text = format!("  programs themselves: {names}; {when}\n");
+        text + &programs::doubts_text(doubts) + &self.about_retired(records)
+    }
+
+    /// Which workloads did not run, and which are far from their programs where values are held.
+    fn about_retired(&self, records: &[&FigureRecord]) -> String {
+        let did_not_run = |name: &&str| {
+            records.iter().any(|record| {
+                record.programs.contains_key(*name) && !record.workloads.contains_key(*name)
+            })
+        };
+        let left_out = self.retired.iter().map(String::as_str).filter(did_not_run);
+        let held = records.iter().filter(|record| record.paper.is_some());
+        let pairs = held.flat_map(|record| {
+            record.programs.iter().filter_map(|(name, program)| {
+                let stand_in = record.workloads.get(name)?.as_f64()?;
+                Some(Pair { name, stand_in, program: program.value })
+            })
+        });
+        let pairs: Vec<Pair<'_>> = pairs.collect();
+        let known = retired::known(&self.retired, records.iter().any(|record| record.quick));
+        retired::text("workloads", known, &left_out.collect(), &pairs)
     }
 
     /// The paper's mean, ours, how far apart they are, and whether that holds.

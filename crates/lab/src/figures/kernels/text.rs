@@ -2,9 +2,9 @@
 
 use super::{KernelFigure, KernelFigureRecord, KernelSeries, RunRecord};
 use crate::figures::programs;
+use crate::figures::retired::{self, Pair};
 use crate::figures::varied;
 use seawall_report::{plain_table, text_of};
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 pub(super) const MEAN: &str = "mean";
@@ -28,9 +28,7 @@ impl KernelFigure {
             first.seed
         );
         text += &self.ratios(records);
-        text += "\n";
         text += &self.of_runs("parallel part only", records, |run| format!("{:.2}", run.parallel));
-        text += "\n";
         text += &self
             .of_runs("memory channels busy, %", records, |run| format!("{:.0}", run.channels_busy));
         self.write_verdict(&mut text, records);
@@ -55,13 +53,19 @@ impl KernelFigure {
         std::iter::once(name).chain(cells).collect()
     }
 
+    /// A line for each kernel and mean, without numbers where retired kernels did not run, one for
+    /// each program, and one for the paper's.
     fn ratios(&self, records: &[&KernelFigureRecord]) -> String {
         let head = self.head();
         let mut table = plain_table(&head, 1..head.len());
         for point in points(records) {
             let decimals = usize::from(point != CONFLICTS) * 2;
             let measured = |series: &KernelSeries| {
-                find(records, series, point).map(|record| format!("{:.decimals$}", record.measured))
+                let record = find(records, series, point)?;
+                Some(match record.retired {
+                    true => String::new(),
+                    false => format!("{:.decimals$}", record.measured),
+                })
             };
             table.add_row(self.row(point.to_owned(), measured));
             for name in program_names(records, point) {
@@ -85,7 +89,7 @@ impl KernelFigure {
         text_of(&table)
     }
 
-    /// Something of every run.
+    /// Something of every run, behind an empty line; nothing if there was none.
     fn of_runs(
         &self,
         title: &str,
@@ -96,13 +100,19 @@ impl KernelFigure {
         head[0] = title;
         let mut table = plain_table(&head, 1..head.len());
         for point in points(records) {
-            let of = |series: &KernelSeries| find(records, series, point)?.run.as_ref().map(&cell);
+            let of = |series: &KernelSeries| match find(records, series, point)? {
+                record if record.retired => Some(String::new()),
+                record => record.run.as_ref().map(&cell),
+            };
             let row = self.row(point.to_owned(), of);
-            if row[1..].iter().any(|cell| cell != "-") {
+            if row[1..].iter().any(|cell| cell != "-" && !cell.is_empty()) {
                 table.add_row(row);
             }
         }
-        text_of(&table)
+        match table.row_count() {
+            0 => String::new(),
+            _ => format!("\n{}", text_of(&table)),
+        }
     }
 
     fn write_verdict(&self, text: &mut String, records: &[&KernelFigureRecord]) {
@@ -115,8 +125,9 @@ impl KernelFigure {
         };
         let runs = || records.iter().filter_map(|record| record.run.as_ref());
         let wrong = runs().filter(|run| !run.is_right).count();
-        let right = match wrong {
-            0 => format!("all {} results are right", runs().count()),
+        let right = match (wrong, runs().count()) {
+            (0, 0) => "no kernel ran".to_owned(),
+            (0, all) => format!("all {all} results are right"),
             _ => format!("{wrong} RESULTS ARE WRONG"),
         };
         let _ = writeln!(text, "\n  {held} of {stated} hold{order}; {right}");
@@ -138,16 +149,17 @@ impl KernelFigure {
             .iter()
             .flat_map(|record| record.programs.iter().map(|program| (&*record.point, program)));
         text.push_str(&programs::doubts_text(named));
-        let is_far = |record: &&&KernelFigureRecord| {
-            record.run.is_some()
-                && (record.measured / record.compared() - 1.0).abs() > programs::APART_MAX
-        };
-        let far: BTreeSet<&str> = records.iter().filter(is_far).map(|it| &*it.point).collect();
-        if !far.is_empty() {
-            let far = far.into_iter().collect::<Vec<_>>().join(", ");
-            let percent = 100.0 * programs::APART_MAX;
-            let _ = writeln!(text, "  kernels more than {percent:.0} % from their programs: {far}");
-        }
+        let is_kernel = |point: &&str| self.retired.iter().any(|name| name == point);
+        let left_out = records.iter().filter(|record| record.retired);
+        let left_out = left_out.map(|record| &*record.point).filter(is_kernel);
+        let ran = records.iter().filter(|record| record.run.is_some());
+        let pairs = ran.filter_map(|record| {
+            let program = record.programs.iter().find(|program| program.held)?.value;
+            Some(Pair { name: &record.point, stand_in: record.measured, program })
+        });
+        let pairs: Vec<Pair<'_>> = pairs.collect();
+        let known = retired::known(&self.retired, records.iter().any(|record| record.quick));
+        *text += &retired::text("kernels", known, &left_out.collect(), &pairs);
     }
 
     /// Whether no two means of the figure's own paper are the other way round than there; none if
