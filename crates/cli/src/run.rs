@@ -119,9 +119,9 @@ fn native(options: &RunCommand) -> Result<Verdict> {
     }
 }
 
-/// Prints the report but for its beginning that was `shown`, writes the outputs, and says where they
-/// are if not all is there. A failure keeps nothing else from being tried; the first is returned,
-/// the others are said.
+/// Prints the report but for its beginning that was `shown`, writes the outputs, and says where
+/// they are if not all is there. A failure keeps nothing else from being tried; the first is
+/// returned, the others are said.
 fn publish(
     report: &impl Report,
     outputs: &[(Form, Output)],

@@ -3,8 +3,8 @@
 //! Shares of time are of the time until each thread finishes, so a row's `busy`, `memory`, `lock`
 //! and `persist` add up to 100. The last words name the persistency reasons behind `persist`.
 //!
-//! The rows of a workload are shown as soon as they are there, so that a long comparison can be read
-//! from its first seconds on: columns have the same widths in all parts of the table.
+//! The rows of a workload are shown as soon as they are there, so that a long comparison can be
+//! read from its first seconds on: columns have the same widths in all parts of the table.
 
 use crate::cell::{Cell, Flushed, Point, ribbon_summary};
 use crate::commands::compare::Comparison;
