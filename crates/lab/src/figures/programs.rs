@@ -438,7 +438,8 @@ mod tests {
                     let of_kernel = programs.values(&program.name, &series.design);
                     let value = of_kernel.iter().find(|value| value.name == program.label());
                     let value = value.unwrap_or_else(|| panic!("{}", program.name));
-                    assert!((0.5..8.0).contains(&value.value), "{name}: {value:?}");
+                    // ocean has 8.6 under LB: without persistency its threads sleep at little cost.
+                    assert!((0.5..9.0).contains(&value.value), "{name}: {value:?}");
                     assert_eq!(value.held, program.held);
                 }
             }
