@@ -3,7 +3,10 @@
 
 use std::process::{Command, Stdio};
 
-/// What `seawall words` prints on a terminal of that many columns, which `COLUMNS` states if
+/// What a terminal writes to erase a line, as the bar of progress is.
+const ERASED: &str = "\u{1b}[2K";
+
+/// What `seawall words` leaves on a terminal of that many columns, which `COLUMNS` states if
 /// `is_stated`, and else the terminal itself.
 fn on_terminal(words: &str, columns: usize, is_stated: bool) -> Option<String> {
     let seawall = env!("CARGO_BIN_EXE_seawall");
@@ -19,7 +22,8 @@ fn on_terminal(words: &str, columns: usize, is_stated: bool) -> Option<String> {
     };
     let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
     assert!(output.status.success(), "{text}");
-    Some(text)
+    let left = text.lines().map(|line| line.rsplit(ERASED).next().unwrap_or_default());
+    Some(left.fold(String::new(), |all, line| all + line + "\n"))
 }
 
 fn in_a_pipe(words: &str) -> String {
