@@ -179,6 +179,7 @@ fn rows_are_shown_workload_by_workload_and_are_the_beginning_of_the_text() {
         let options =
             CompareOptions { jobs: Some(jobs), ..small(&["sps", "hash", "queue"], &DESIGNS) };
         let progress = Progress::hidden().with_parts(None, |part| {
+            // The rows of one workload and an empty line; the first has the heading, too.
             assert_eq!(part.matches("\n\n").count(), 1 + part.matches("vs lb  ").count());
             Ok(())
         });

@@ -1,4 +1,5 @@
-//! The parts of a report that can be read while the rest of it is still run.
+//! The parts of a report that can be read while the rest of it is still run. The columns of a table
+//! in parts are as wide in each of them as in any other: their heads are.
 
 use seawall_report::Progress;
 use std::sync::Mutex;
@@ -40,4 +41,16 @@ impl<R: Parts> Shown<'_, R> {
             *parts += 1;
         }
     }
+}
+
+/// The head of a column with these texts.
+pub(crate) fn text_head<'a>(head: &str, texts: impl Iterator<Item = &'a str>) -> String {
+    let columns = texts.map(|text| text.chars().count()).max().unwrap_or(0);
+    format!("{head:columns$}")
+}
+
+/// The head of a column with numbers that can be so wide, in a table of so many parts.
+pub(crate) fn number_head(head: &str, columns: usize, parts: usize) -> String {
+    let columns = if parts == 1 { 0 } else { columns };
+    format!("{head:>columns$}")
 }

@@ -12,7 +12,7 @@ const NAMED_SHARE_MIN: f64 = 0.02;
 /// How many reasons are named.
 const NAMED_MAX: usize = 2;
 /// How wide they are in a table whose rows are not all there yet: more than "intra 50, inter 6".
-pub(crate) const MOSTLY_COLUMNS: usize = 18;
+const MOSTLY_COLUMNS: usize = 18;
 
 /// The cycles of all threads from the start to the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +87,16 @@ impl Spent {
             .map(|(name, cycles)| (name.to_owned(), share(cycles)))
             .collect()
     }
+}
+
+/// The head of the column that names the reasons, in a table of so many parts: as wide as what it
+/// names or, where not all of that is there yet, as that usually is.
+pub(crate) fn mostly_head(spent: impl Iterator<Item = Spent>, parts: usize) -> String {
+    let columns = match parts {
+        1 => spent.map(|spent| spent.mostly().len()).max().unwrap_or(0),
+        _ => MOSTLY_COLUMNS,
+    };
+    format!("{:columns$}", "mostly")
 }
 
 /// What plots show of the time of threads; the shares add up to 1.

@@ -8,8 +8,8 @@
 
 use crate::cell::{Cell, Flushed, Point, ribbon_summary};
 use crate::commands::compare::Comparison;
-use crate::engine::parts::Parts;
-use crate::engine::spent::{Groups, MOSTLY_COLUMNS};
+use crate::engine::parts::{Parts, number_head, text_head};
+use crate::engine::spent::{Groups, mostly_head};
 use crate::engine::timeline::summary;
 use seawall_report::{Fitted, plain_table};
 use std::fmt::Write;
@@ -49,15 +49,13 @@ impl Comparison {
 
     /// The table with these rows only. Its columns are as wide as in any part of it.
     fn fitted(&self, rows: &[Vec<String>]) -> Fitted {
-        let workloads = self.plan.workloads();
-        let names = workloads.iter().chain(&[MEAN]).map(|name| name.chars().count());
-        let designs = self.plan.designs();
-        let designs = designs.iter().map(|design| design.chars().count());
-        let workload = format!("{:1$}", "workload", names.max().unwrap_or(0));
-        let design = format!("{:1$}", "design", designs.max().unwrap_or(0));
+        let (workloads, designs) = (self.plan.workloads(), self.plan.designs());
+        let parts = workloads.len();
+        let workload = text_head("workload", workloads.into_iter().chain([MEAN]));
+        let design = text_head("design", designs.iter().map(String::as_str));
         let relative = format!("vs {}", self.plan.baseline);
-        let rate = format!("{:>1$}", "Mop/s", if workloads.len() == 1 { 0 } else { RATE_COLUMNS });
-        let mostly = format!("{:1$}", "mostly", self.mostly_columns());
+        let rate = number_head("Mop/s", RATE_COLUMNS, parts);
+        let mostly = mostly_head(self.cells.iter().map(Cell::spent), parts);
         let head = [
             &workload, &design, &relative, &rate, "confl.", "busy", "mem.", "lock", "persist",
             &mostly, "crashes",
@@ -65,15 +63,6 @@ impl Comparison {
         let mut table = plain_table(&head, 2..9);
         table.add_rows(rows);
         Fitted::of(&table, &SPARE)
-    }
-
-    /// How wide the column with the reasons is, in every part of the table.
-    fn mostly_columns(&self) -> usize {
-        let contents = self.cells.iter().map(|cell| cell.spent().mostly().len());
-        match self.plan.workloads().len() {
-            1 => contents.max().unwrap_or(0),
-            _ => MOSTLY_COLUMNS,
-        }
     }
 
     fn rows_of(&self, workload: &str) -> Vec<Vec<String>> {

@@ -5,8 +5,8 @@
 
 use super::record::{conflicts, own_lines, per_cent};
 use super::{KernelCell, Kernels};
-use crate::engine::parts::Parts;
-use crate::engine::spent::{Groups, MOSTLY_COLUMNS, short};
+use crate::engine::parts::{Parts, number_head, text_head};
+use crate::engine::spent::{Groups, mostly_head, short};
 use seawall_report::{Fitted, plain_table, text_of, text_sparing};
 use seawall_sim::{Choice, Counters, Reason};
 use std::fmt::Write;
@@ -74,13 +74,11 @@ impl Kernels {
 
     /// The table with these rows only. Its columns are as wide as in any part of it.
     fn fitted(&self, rows: &[Vec<String>]) -> Fitted {
-        let kernels = self.plan.kernels().map(|name| name.chars().count());
-        let designs = self.plan.designs().map(|design| design.text.chars().count());
-        let kernel = format!("{:1$}", "kernel", kernels.max().unwrap_or(0));
-        let design = format!("{:1$}", "design", designs.max().unwrap_or(0));
-        let several = self.plan.kernels().nth(1).is_some();
-        let time = format!("{:>1$}", "time", if several { TIME_COLUMNS } else { 0 });
-        let mostly = format!("{:1$}", "mostly", self.mostly_columns());
+        let parts = self.plan.kernels().count();
+        let kernel = text_head("kernel", self.plan.kernels());
+        let design = text_head("design", self.plan.designs().map(|design| &*design.text));
+        let time = number_head("time", TIME_COLUMNS, parts);
+        let mostly = mostly_head(self.cells.iter().map(KernelCell::spent), parts);
         let head = [
             &kernel, &design, &time, "confl.", "inter", "busy", "mem.", "lock", "persist", &mostly,
             "crashes",
@@ -88,15 +86,6 @@ impl Kernels {
         let mut table = plain_table(&head, 2..9);
         table.add_rows(rows);
         Fitted::of(&table, &SPARE)
-    }
-
-    /// How wide the column with the reasons is, in every part of the table.
-    fn mostly_columns(&self) -> usize {
-        let contents = self.cells.iter().map(|cell| cell.spent().mostly().len());
-        match self.plan.kernels().count() {
-            1 => contents.max().unwrap_or(0),
-            _ => MOSTLY_COLUMNS,
-        }
     }
 
     fn rows_of(&self, kernel: &str) -> Vec<Vec<String>> {
