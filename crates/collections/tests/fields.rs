@@ -2,11 +2,12 @@
 //! transaction and outside; and whole after a transaction that fails.
 
 use proptest::prelude::*;
+use seawall_collections::BTree as Tree;
 use seawall_collections::fields::{
     BTree, BTreeField, Boxed, BoxedField, DRAM_BYTES, Map, MapField, Text, TextField, Vector,
     VectorField,
 };
-use seawall_memory::Image;
+use seawall_memory::{Addr, Image};
 use seawall_runtime::typed::{self, Persist, Ptr};
 use seawall_runtime::{HeapError, HeapOptions, Logging, TxError};
 use std::collections::BTreeMap;
@@ -382,4 +383,39 @@ fn what_is_large_is_there_after_a_restart() {
         assert_eq!((&model.text, &model.names[&7]), (&long, &long));
         assert_eq!(model.words["long"], bytes);
     }
+}
+
+/// More values than are read together, of lengths on both sides of what is read on the stack.
+#[test]
+fn a_range_has_each_value_whatever_its_length() {
+    let options = HeapOptions { threads: 1, ..typed::options::<Root>() };
+    let memory = Image::new(options.pm_bytes(), options.dram_bytes() + DRAM_BYTES);
+    typed::create::<Root, _, HeapError>(&memory, "fields", 1, &options, |pool| {
+        let (mut session, names) = (pool.join(&memory), pool.root().at(Root::NAMES));
+        let name = |key: u64| "y".repeat([0, 1, 7, 255, 256, 257, 600][key as usize % 7]);
+        let wanted: Vec<_> = (0..100).map(|key| (key, name(key))).collect();
+        session.transaction(|tx| {
+            wanted.iter().try_for_each(|(key, name)| names.insert(tx, key, name).map(drop))
+        })?;
+        assert!(names.iter(&mut session)?.eq(wanted.iter().cloned()));
+        for count in [0, 1, 31, 32, 33, 64, 65] {
+            let found = names.range(&mut session, 10..10 + count as u64)?;
+            assert!(found.eq(wanted[10..10 + count].iter().cloned()));
+            let found = session.transaction(|tx| names.range(tx, 10..10 + count as u64))?;
+            assert!(found.eq(wanted[10..10 + count].iter().cloned()));
+        }
+        // A length beyond the pool, in the object of the fortieth value.
+        session.transaction(|tx| {
+            let (at, tx) = tx.place(names)?;
+            let dram = Addr::dram(tx.heap().dram_bytes());
+            let tree = Tree::open_in(tx, at, dram, 1 << 10).expect("it is there");
+            let value = tree.get_in(tx, 40).expect("it is sound").expect("it was inserted");
+            tx.store(Addr::from_bits(value), 1u64 << 40)
+        })?;
+        assert!(names.range(&mut session, 0..40)?.eq(wanted[..40].iter().cloned()));
+        let error = names.range(&mut session, 0..50).expect_err("damaged");
+        assert!(error.to_string().contains("longer than the pool"), "{error}");
+        Ok(())
+    })
+    .expect("room");
 }

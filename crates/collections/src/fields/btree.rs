@@ -74,6 +74,12 @@ pub struct BTree<K: Item + ?Sized, V: Item + ?Sized> {
 
 field!(BTree [K V], 2);
 
+/// Bytes of a value on the stack; a longer one is put together elsewhere.
+const SHORT: usize = 256;
+
+/// Values whose lengths are read together.
+const AT_ONCE: usize = 32;
+
 /// The word that stands for a value: itself if it is small, else the address of its bytes.
 fn put<V: Item + ?Sized, M: Memory>(tx: &mut HeapTx<'_, '_, M>, value: &V) -> Result<u64, TxError> {
     value.with_bytes(|content| {
@@ -91,7 +97,23 @@ fn value<V: Item + ?Sized, R: Reads>(reads: &mut R, word: u64) -> Result<V::Owne
     if V::IS_WORD {
         return Ok(V::decode(word.to_le_bytes()[..].into()));
     }
-    Ok(V::decode(reads.bytes(Addr::from_bits(word))?.into()))
+    let at = Addr::from_bits(word);
+    let length = reads.length(at)?;
+    Ok(decoded::<V, _>(reads, at, length))
+}
+
+/// The value in the object at `at`, which holds `length` bytes.
+fn decoded<V: Item + ?Sized, R: Reads>(reads: &mut R, at: Addr, length: u64) -> V::Owned {
+    let (mut short, mut long) = ([0; SHORT], Vec::new());
+    let bytes = match short.get_mut(..length as usize) {
+        Some(bytes) => bytes,
+        None => {
+            long.resize(length as usize, 0);
+            &mut long[..]
+        }
+    };
+    reads.content(at, bytes);
+    V::decode((&*bytes).into())
 }
 
 /// The value that a word stood for, whose bytes are freed.
@@ -133,12 +155,34 @@ fn entries<K: OrderedKey + ?Sized, V: Item + ?Sized, R: Reads>(
     at: Addr,
     range: (Bound<Vec<u64>>, Bound<Vec<u64>>),
 ) -> Result<Vec<KeyValue<K, V>>, R::Error> {
-    let mut found = Vec::new();
-    layers::<K>(at).range(reads, &range, &mut |reads: &mut R, key: &[u64], word| {
-        found.push(entry::<K, V, _>(reads, key, word)?);
+    let (mut keys, mut words) = (Vec::new(), Vec::new());
+    layers::<K>(at).range(reads, &range, &mut |_: &mut R, key: &[u64], word| {
+        keys.push(K::of_slices(key));
+        words.push(word);
         Ok(())
     })?;
-    Ok(found)
+    Ok(keys.into_iter().zip(values::<V, _>(reads, &words)?).collect())
+}
+
+/// The values that words stand for. Where they are objects, the lengths of several are read first:
+/// these reads do not depend on each other, so a CPU waits for memory once for many.
+fn values<V: Item + ?Sized, R: Reads>(
+    reads: &mut R,
+    words: &[u64],
+) -> Result<Vec<V::Owned>, R::Error> {
+    if V::IS_WORD {
+        return words.iter().map(|word| value::<V, _>(reads, *word)).collect();
+    }
+    let mut values = Vec::with_capacity(words.len());
+    for words in words.chunks(AT_ONCE) {
+        let mut lengths = [0; AT_ONCE];
+        for (word, length) in words.iter().zip(&mut lengths) {
+            *length = reads.length(Addr::from_bits(*word))?;
+        }
+        let objects = words.iter().map(|word| Addr::from_bits(*word)).zip(lengths);
+        values.extend(objects.map(|(at, length)| decoded::<V, _>(reads, at, length)));
+    }
+    Ok(values)
 }
 
 fn entry_at<K: OrderedKey + ?Sized, V: Item + ?Sized, R: Reads>(

@@ -20,17 +20,50 @@ pub(super) fn put<M: Memory>(tx: &mut Tx<'_, '_, M>, bytes: &[u8]) -> Result<Add
 }
 
 pub(super) fn in_tx<M: Memory>(tx: &Tx<'_, '_, M>, at: Addr) -> Result<Vec<u8>, AccessError> {
-    let length = |at| tx.load::<u64>(at);
-    got(at, |at, bytes| tx.is_data(at, bytes), length, |at, into| tx.read(at, into))
+    let length = length_in_tx(tx, at)?;
+    let mut into = vec![0; length as usize];
+    tx.read(content_at(at), &mut into);
+    Ok(into)
 }
 
 pub(super) fn outside<M: Memory>(
     session: &Session<'_, M>,
     at: Addr,
 ) -> Result<Vec<u8>, AccessError> {
-    let is_data = |at, bytes| session.is_data(at, bytes);
-    let length = |at| session.load::<u64>(at);
-    got(at, is_data, length, |at, into| session.memory().read(at, into))
+    let length = length_outside(session, at)?;
+    let mut into = vec![0; length as usize];
+    session.memory().read(content_at(at), &mut into);
+    Ok(into)
+}
+
+/// How many bytes the object at `at` holds: all of them are in the pool.
+pub(super) fn length_in_tx<M: Memory>(tx: &Tx<'_, '_, M>, at: Addr) -> Result<u64, AccessError> {
+    length(at, |bytes| tx.is_data(at, bytes), || tx.load(at))
+}
+
+/// As [`length_in_tx`].
+pub(super) fn length_outside<M: Memory>(
+    session: &Session<'_, M>,
+    at: Addr,
+) -> Result<u64, AccessError> {
+    length(at, |bytes| session.is_data(at, bytes), || session.load(at))
+}
+
+fn length(
+    at: Addr,
+    is_data: impl Fn(u64) -> bool,
+    first_word: impl Fn() -> u64,
+) -> Result<u64, AccessError> {
+    if !is_data(8) {
+        return Err(damaged(at));
+    }
+    let length = first_word();
+    if is_data(length.saturating_add(8)) { Ok(length) } else { Err(damaged(at)) }
+}
+
+/// Where the bytes of the object at `at` begin.
+pub(super) fn content_at(at: Addr) -> Addr {
+    at.plus(8)
 }
 
 /// The bytes to which the field at `ptr` leads, if any.
@@ -62,22 +95,4 @@ pub(super) fn set_field<'p, T: Persist<'p>, M: Memory>(
     let new = bytes.map_or(Ok(Addr::NULL), |bytes| put(tx, bytes))?;
     tx.store(at, new)?;
     if old.is_null() { Ok(()) } else { tx.free(old) }
-}
-
-fn got(
-    at: Addr,
-    is_data: impl Fn(Addr, u64) -> bool,
-    length: impl Fn(Addr) -> u64,
-    read: impl Fn(Addr, &mut [u8]),
-) -> Result<Vec<u8>, AccessError> {
-    if !is_data(at, 8) {
-        return Err(damaged(at));
-    }
-    let bytes = length(at);
-    if !is_data(at, bytes.saturating_add(8)) {
-        return Err(damaged(at));
-    }
-    let mut into = vec![0; bytes as usize];
-    read(at.plus(8), &mut into);
-    Ok(into)
 }

@@ -102,8 +102,10 @@ pub(super) trait Reads {
         tree: &Tree,
         range: (Bound<u64>, Bound<u64>),
     ) -> Result<Vec<(u64, u64)>, Self::Error>;
-    /// The bytes of the object at `at`.
-    fn bytes(&mut self, at: Addr) -> Result<Vec<u8>, Self::Error>;
+    /// How many bytes the object at `at` holds.
+    fn length(&mut self, at: Addr) -> Result<u64, Self::Error>;
+    /// Reads the bytes of the object at `at`, as many as its [`length`](Reads::length).
+    fn content(&mut self, at: Addr, into: &mut [u8]);
 }
 
 impl<M: Memory> Reads for Tx<'_, '_, M> {
@@ -142,8 +144,12 @@ impl<M: Memory> Reads for Tx<'_, '_, M> {
         Ok(found)
     }
 
-    fn bytes(&mut self, at: Addr) -> Result<Vec<u8>, TxError> {
-        Ok(bytes::in_tx(self, at)?)
+    fn length(&mut self, at: Addr) -> Result<u64, TxError> {
+        Ok(bytes::length_in_tx(self, at)?)
+    }
+
+    fn content(&mut self, at: Addr, into: &mut [u8]) {
+        self.read(bytes::content_at(at), into);
     }
 }
 
@@ -183,8 +189,12 @@ impl<M: Memory> Reads for Session<'_, M> {
         Ok(found)
     }
 
-    fn bytes(&mut self, at: Addr) -> Result<Vec<u8>, AccessError> {
-        bytes::outside(self, at)
+    fn length(&mut self, at: Addr) -> Result<u64, AccessError> {
+        bytes::length_outside(self, at)
+    }
+
+    fn content(&mut self, at: Addr, into: &mut [u8]) {
+        self.memory().read(bytes::content_at(at), into);
     }
 }
 
