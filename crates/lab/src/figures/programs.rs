@@ -61,8 +61,6 @@ struct MeasuredProgram {
     command: String,
     /// What it reads from standard input, in that folder.
     input: Option<String>,
-    /// The day, if it is before that of the file, when threads that wait did not sleep yet.
-    measured: Option<String>,
     /// What of its memory is persistent.
     #[serde(default)]
     pm: Persistence,
@@ -282,6 +280,15 @@ impl MeasuredPrograms {
         (inter + intra > 0).then(|| 100.0 * inter as f64 / (inter + intra) as f64)
     }
 
+    /// These without what a program took under a design.
+    #[cfg(test)]
+    pub(super) fn without(mut self, name: &str, design: &str) -> MeasuredPrograms {
+        for program in self.programs.iter_mut().filter(|program| program.name == name) {
+            program.runs.remove(design).expect("it has run");
+        }
+        self
+    }
+
     /// True if any was run again.
     pub(super) fn are_again(&self) -> bool {
         self.programs.iter().any(|program| program.again)
@@ -291,11 +298,7 @@ impl MeasuredPrograms {
     pub(super) fn when(&self, again: bool) -> String {
         match again {
             true => "run again where they were found".to_owned(),
-            false => {
-                let older = self.programs.iter().any(|program| program.measured.is_some());
-                let before = if older { " and before" } else { "" };
-                format!("with {} on {}{before}, not run again", self.compiler, self.measured)
-            }
+            false => format!("with {} on {}, not run again", self.compiler, self.measured),
         }
     }
 
@@ -311,19 +314,15 @@ impl MeasuredPrograms {
         for program in &self.programs {
             let input = program.input.as_ref().map(|input| format!(" < {input}"));
             let variant = program.variant.as_ref().map(|variant| format!(", {variant}"));
-            let older = program.measured.as_ref().filter(|_| !program.again);
-            let older =
-                older.map(|day| format!("; these runs are of {day}, with the locks of that day"));
             let _ = writeln!(
                 text,
-                "| {}{} | {} | `{}{}` | {}{} |",
+                "| {}{} | {} | `{}{}` | {} |",
                 program.name,
                 variant.unwrap_or_default(),
                 program.source,
                 program.command.replace(&format!("{FOLDER}/"), ""),
                 input.unwrap_or_default(),
                 program.changed.as_deref().unwrap_or("nothing"),
-                older.unwrap_or_default(),
             );
         }
         text
@@ -458,17 +457,6 @@ mod tests {
         let markdown = programs.to_markdown();
         assert!(markdown.contains("| intruder, TL2 | STAMP 9222e27"), "{markdown}");
         assert!(markdown.contains("`splash/BARNES < splash/n16384-p32`"), "{markdown}");
-    }
-
-    #[test]
-    fn a_program_that_was_not_measured_with_the_others_says_so() {
-        let mut programs = load("micro15").unwrap();
-        let said = "; these runs are of 2020-01-01, with the locks of that day |";
-        programs.programs[0].measured = Some("2020-01-01".into());
-        assert!(programs.to_markdown().contains(said));
-        assert!(programs.when(false).contains(" and before, not run again"));
-        programs.programs[0].again = true;
-        assert!(!programs.to_markdown().contains(said));
     }
 
     #[test]
