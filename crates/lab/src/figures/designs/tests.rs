@@ -361,7 +361,7 @@ const MEANS_THAT_HOLD: [(&str, usize, usize); 8] = [
     ("micro15-fig12", 2, 4),
     ("micro15-flush", 0, 1),
     ("hops-fig2", 1, 2),
-    ("asplos17-fig10", 2, 4),
+    ("asplos17-fig10", 3, 4),
     ("hpca22-fig8", 1, 3),
 ];
 
