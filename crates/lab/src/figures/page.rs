@@ -53,11 +53,11 @@ impl Page<'_> {
 
     fn table(&self) -> String {
         let has_range = self.values.iter().any(|value| value.range.is_some());
-        let has_kernels = self.values.iter().any(|value| value.stand_in.is_some());
+        let has_stand_ins = self.values.iter().any(|value| value.stand_in.is_some());
         let mut text = "\n| value | paper | ours |".to_owned();
         let mut line = "|---|---:|---:|".to_owned();
         for (name, _) in
-            [("stand-in", has_kernels), ("range", has_range)].iter().filter(|(_, has)| *has)
+            [("stand-in", has_stand_ins), ("range", has_range)].iter().filter(|(_, has)| *has)
         {
             let _ = write!(text, " {name} |");
             line += "---:|";
@@ -71,7 +71,7 @@ impl Page<'_> {
             let numbers = value.numbers;
             let _ = write!(text, "| {} | {} |", value.value, number(numbers.paper));
             let _ = write!(text, " {} |", number(numbers.ours));
-            if has_kernels {
+            if has_stand_ins {
                 let _ = write!(text, " {} |", value.stand_in.map_or("-".into(), number));
             }
             if has_range {
@@ -87,7 +87,7 @@ impl Page<'_> {
             };
         }
         if has_range {
-            let of = if has_kernels { "the kernels" } else { "ours" };
+            let of = if has_stand_ins { "the stand-ins" } else { "ours" };
             let _ = writeln!(
                 text,
                 "\nThe range is that of {of} with other values of parameters that nobody published."
