@@ -74,7 +74,7 @@ pub struct BTree<K: Item + ?Sized, V: Item + ?Sized> {
 
 field!(BTree [K V], 2);
 
-/// Bytes of a value on the stack; a longer one is put together elsewhere.
+/// Bytes of a value that is read on the stack; a longer one is read where it stays.
 const SHORT: usize = 256;
 
 /// Values whose lengths are read together.
@@ -104,16 +104,14 @@ fn value<V: Item + ?Sized, R: Reads>(reads: &mut R, word: u64) -> Result<V::Owne
 
 /// The value in the object at `at`, which holds `length` bytes.
 fn decoded<V: Item + ?Sized, R: Reads>(reads: &mut R, at: Addr, length: u64) -> V::Owned {
-    let (mut short, mut long) = ([0; SHORT], Vec::new());
-    let bytes = match short.get_mut(..length as usize) {
-        Some(bytes) => bytes,
-        None => {
-            long.resize(length as usize, 0);
-            &mut long[..]
-        }
-    };
-    reads.content(at, bytes);
-    V::decode((&*bytes).into())
+    let mut short = [0; SHORT];
+    if let Some(bytes) = short.get_mut(..length as usize) {
+        reads.content(at, bytes);
+        return V::decode((&*bytes).into());
+    }
+    let mut long = vec![0; length as usize];
+    reads.content(at, &mut long);
+    V::decode(long.into())
 }
 
 /// The value that a word stood for, whose bytes are freed.

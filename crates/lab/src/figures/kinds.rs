@@ -173,6 +173,7 @@ macro_rules! kinds {
                                 source: &figure.source,
                                 values: &figure.published_values(&records),
                                 programs: &figure.about_programs(),
+                                flags: self.flags(),
                                 text: &figure.to_text(&records),
                             }
                             .files()?

@@ -13,6 +13,8 @@ pub(super) struct Page<'a> {
     pub(super) values: &'a [PublishedValue],
     /// Of the programs themselves, in Markdown.
     pub(super) programs: &'a str,
+    /// The options of the command.
+    pub(super) flags: &'a str,
     /// What the command prints.
     pub(super) text: &'a str,
 }
@@ -43,8 +45,9 @@ impl Page<'_> {
         }
         let _ = write!(
             text,
-            "\n## All of it\n\n`seawall reproduce {}` prints:\n\n```text\n{}\n```\n",
+            "\n## All of it\n\n`seawall reproduce {}{}` prints:\n\n```text\n{}\n```\n",
             self.name,
+            self.flags,
             self.text.trim_end()
         );
         files.push(ResultFile { file: format!("{}.md", self.name), text });

@@ -147,6 +147,8 @@ fn a_figure_says_which_kernels_did_not_run_and_varied_shows_them_beside_their_pr
         pages.into_iter().find(|page| page.file == "small.md").unwrap().text
     };
     assert!(!page(&WITHOUT).contains("stand-in") && page(&VARIED).contains("stand-in"));
+    assert!(page(&WITHOUT).contains("`seawall reproduce small --quick` prints:"));
+    assert!(page(&VARIED).contains("`seawall reproduce small --quick --varied` prints:"));
     let drawn = |figures: &Figures| figures.plots().unwrap().remove(0).text;
     assert!(drawn(&WITHOUT).contains("canneal"));
     let has = |words: &str| [&*WITHOUT, &*VARIED].map(|figures| drawn(figures).contains(words));
