@@ -117,13 +117,19 @@ impl Open {
         keeps.iter().all(|keep| layers[keep.layer].order.keep(keep.line, keep.low, keep.high))
     }
 
-    /// Leaves the images in which the topmost layer has one more store of `first` than before it
-    /// grew, and no line of `before` has; false if there are none.
-    pub(crate) fn keep_new(&mut self, first: Option<(u32, u32)>, before: &[(u32, u32)]) -> bool {
-        let layers = &mut self.layers;
-        let order = &mut layers.last_mut().expect("a layer was put there").order;
-        first.is_none_or(|(line, old)| order.keep(line, old + 1, u32::MAX))
-            && before.iter().all(|&(line, old)| order.keep(line, 0, old))
+    /// Leaves the images in which the topmost layer has more stores of a log than before it grew;
+    /// false if there are none. How many it had then stands beside it.
+    pub(crate) fn keep_new(&mut self, (log, old): (LineIndex, u32)) -> bool {
+        self.top().keep(log, old + 1, u32::MAX)
+    }
+
+    /// Leaves the images in which it has no more than before; false if there are none.
+    pub(crate) fn keep_old(&mut self, (log, old): (LineIndex, u32)) -> bool {
+        self.top().keep(log, 0, old)
+    }
+
+    fn top(&mut self) -> &mut PersistOrder {
+        &mut self.layers.last_mut().expect("a layer was put there").order
     }
 
     /// The line of a log of the topmost layer.

@@ -34,6 +34,7 @@ use std::ptr;
 use std::sync::Arc;
 
 mod cut_short;
+mod groups;
 
 /// Searches for a crash state that fails the check, until it finds one or the budget ends.
 pub fn search<C: Check>(trace: &Trace, search: &Search, check: &C) -> SearchOutcome {
@@ -303,31 +304,6 @@ impl<'a> Explorer<'a> {
             self.outcome.sampled_points += 1;
         }
         flow
-    }
-
-    /// Tries the images of the topmost layer: those that hold a new store, grouped by the first
-    /// line that has one; and, if `all`, those that hold none.
-    fn layer(&mut self, point: &CrashPoint, all: bool, grown: &[(u32, u32)]) -> ControlFlow<()> {
-        let choose = Choose::Deviating(self.phase.deviations);
-        for new in usize::from(!all)..=grown.len() {
-            let marks = self.image().open().mark();
-            let fits = match new.checked_sub(1) {
-                Some(at) => self.image().open().keep_new(Some(grown[at]), &grown[..at]),
-                None => self.image().open().keep_new(None, grown),
-            };
-            let line = new.checked_sub(1).map(|at| self.image().open().line_of_top(grown[at].0));
-            let line = line.filter(|line| !self.torn.contains(line));
-            let torn = line.filter(|line| fits && self.image().open().is_torn(8 * line));
-            self.torn.extend(torn);
-            let fits = fits && self.torn.len() <= self.options.torn_lines;
-            let flow = if fits { self.states(point, choose) } else { ControlFlow::Continue(()) };
-            if torn.is_some() {
-                self.torn.pop();
-            }
-            self.image().open().undo(marks);
-            flow?;
-        }
-        ControlFlow::Continue(())
     }
 
     /// Tries the images that are open now; where a point has too many, random ones of them.

@@ -42,6 +42,14 @@ struct Run {
     high: u32,
 }
 
+/// A node that stores to a line: up to which store, and its run with that.
+#[derive(Clone, Copy)]
+struct Writer {
+    node: NodeId,
+    high: u32,
+    run: u32,
+}
+
 #[derive(Clone, Default)]
 struct Node {
     before: Vec<NodeId>,
@@ -74,8 +82,8 @@ enum Undo {
 pub(crate) struct PersistOrder {
     nodes: Vec<Node>,
     known: Vec<u8>,
-    /// For each line the nodes of its stores: which, and up to which store.
-    writers: Vec<Vec<(NodeId, u32)>>,
+    /// For each line the nodes of its stores, in order.
+    writers: Vec<Vec<Writer>>,
     low: Vec<u32>,
     high: Vec<u32>,
     trail: Vec<Undo>,
@@ -125,14 +133,17 @@ impl PersistOrder {
             self.high.resize(index + 1, 0);
         }
         let low = self.stored(line);
-        match self.writers[index].last_mut() {
-            Some((last, high)) if *last == node => *high += 1,
-            _ => self.writers[index].push((node, low + 1)),
-        }
         let runs = &mut self.nodes[node as usize].runs;
-        match runs.iter_mut().rfind(|run| run.line == line && run.high == low) {
-            Some(run) => run.high += 1,
-            None => runs.push(Run { line, low, high: low + 1 }),
+        match self.writers[index].last_mut() {
+            Some(last) if last.node == node => {
+                last.high += 1;
+                runs[last.run as usize].high += 1;
+            }
+            _ => {
+                let run = runs.len() as u32;
+                self.writers[index].push(Writer { node, high: low + 1, run });
+                runs.push(Run { line, low, high: low + 1 });
+            }
         }
         self.grown.push((line, low));
         self.high[index] = low + 1;
@@ -169,7 +180,7 @@ impl PersistOrder {
     /// Stores of the line so far.
     pub(crate) fn stored(&self, line: LineIndex) -> u32 {
         let last = self.writers.get(line as usize).and_then(|writers| writers.last());
-        last.map_or(0, |(_, high)| *high)
+        last.map_or(0, |last| last.high)
     }
 
     /// The fewest and most stores that the line has in the images still open.
@@ -249,8 +260,8 @@ impl PersistOrder {
         }
         self.low[index] = to;
         let writers = &self.writers[index];
-        let first = writers.partition_point(|(_, high)| *high <= from);
-        for &(node, high) in &writers[first..] {
+        let first = writers.partition_point(|writer| writer.high <= from);
+        for &Writer { node, high, .. } in &writers[first..] {
             self.tasks.push(Task::Know(node, TOUCHED));
             if high >= to {
                 break;
@@ -268,8 +279,8 @@ impl PersistOrder {
         self.trail.push(Undo::High(line, from));
         self.high[index] = to;
         let writers = &self.writers[index];
-        let first = writers.partition_point(|(_, high)| *high <= to);
-        for &(node, high) in &writers[first..] {
+        let first = writers.partition_point(|writer| writer.high <= to);
+        for &Writer { node, high, .. } in &writers[first..] {
             self.tasks.push(Task::Know(node, BROKEN));
             if high >= from {
                 break;
