@@ -150,7 +150,7 @@ fn what_was_finished_goes_to_the_stream_itself() {
 #[test]
 fn a_limit_for_files_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
-    let output = shell(folder.path(), "ulimit -f 1; exec \"$0\" validate --json v.json");
+    let output = shell(folder.path(), "ulimit -f 1; exec \"$0\" validate -m desktop --json v.json");
     let said = text(&output.stderr);
     assert_eq!((output.status.signal(), output.status.code()), (None, Some(2)), "{said}");
     assert!(said.contains("v.json") && said.contains("ulimit -f"), "{said}");
@@ -160,7 +160,7 @@ fn a_limit_for_files_is_an_error_that_names_it() {
 #[test]
 fn an_output_that_fails_keeps_neither_the_text_nor_another_output() {
     let folder = tempfile::tempdir().unwrap();
-    let output = shell(folder.path(), "$0 validate --json /dev/full --plots pp");
+    let output = shell(folder.path(), "$0 validate -m desktop --json /dev/full --plots pp");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("/dev/full") && said.contains("room"), "{said}");
@@ -269,7 +269,8 @@ fn no_part_of_a_file_is_left_and_one_thing_is_said() {
     let times = std::env::var("SEAWALL_STOPS").map_or(1, |times| times.parse().unwrap());
     for time in 0..times {
         let plots = at.join(format!("plots-{time}"));
-        let mut child = start(at, &format!("validate --json v.json --plots {}", plots.display()));
+        let mut child =
+            start(at, &format!("validate -m desktop --json v.json --plots {}", plots.display()));
         while parts(&plots) == 0 && child.try_wait().unwrap().is_none() {}
         let both = format!("kill -INT {0}; kill -TERM {0}", child.id());
         shell(at, &both);

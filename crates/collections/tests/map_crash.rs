@@ -1,5 +1,6 @@
 //! With crashes: every image that a model allows, at every moment, of runs that use everything.
 
+use crate::is_tried;
 use crate::subject::{Contents, Subject, TINY, WIDE, heap_options, made, reopened};
 use seawall_collections::{KvMap, Map, MapFlaw, MapOptions};
 use seawall_explore::{CrashImage, CrashPoint, Model, Reached, Schedule, Search};
@@ -135,8 +136,12 @@ fn shallow(model: Model) -> Search {
 #[test]
 fn no_crash_breaks_a_map_under_any_model() {
     for model in Model::all() {
-        mixed::<Map>().explore::<Map>(&shallow(model), MapFlaw::None).unwrap();
-        mixed::<KvMap>().explore::<KvMap>(&shallow(model), MapFlaw::None).unwrap();
+        if is_tried(model, 0, 2) {
+            mixed::<Map>().explore::<Map>(&shallow(model), MapFlaw::None).unwrap();
+        }
+        if is_tried(model, 1, 2) {
+            mixed::<KvMap>().explore::<KvMap>(&shallow(model), MapFlaw::None).unwrap();
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Two threads: on this machine as fast as they go, and in every order with a few interruptions.
 
+use crate::is_tried;
 use crate::subject::{Contents, NAME, Subject, TINY, WIDE, heap_options, made, reopened, whole};
 use seawall_collections::{KvMap, Map, MapFlaw, MapOptions};
 use seawall_explore::{CrashImage, CrashPoint, Interleavings, Model, RunError, Schedules};
@@ -146,9 +147,13 @@ fn survives<S: Subject>(model: Model, first: u64, flaw: MapFlaw) -> Result<(), S
 #[test]
 fn no_crash_of_two_threads_breaks_a_map() {
     for model in Model::all() {
-        for first in [4, 24] {
-            survives::<Map>(model, first, MapFlaw::None).unwrap();
-            survives::<KvMap>(model, first, MapFlaw::None).unwrap();
+        for (at, first) in [4, 24].into_iter().enumerate() {
+            if is_tried(model, 2 * at, 4) {
+                survives::<Map>(model, first, MapFlaw::None).unwrap();
+            }
+            if is_tried(model, 2 * at + 1, 4) {
+                survives::<KvMap>(model, first, MapFlaw::None).unwrap();
+            }
         }
     }
 }

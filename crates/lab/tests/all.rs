@@ -10,3 +10,8 @@ mod litmus;
 mod ribbon;
 mod strands;
 mod traces;
+
+/// In the long run (`SEAWALL_LONG=1`), tests try all that they can.
+fn is_long_run() -> bool {
+    std::env::var_os("SEAWALL_LONG").is_some()
+}

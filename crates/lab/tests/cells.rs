@@ -1,5 +1,6 @@
 //! Small comparisons from end to end: they repeat themselves, and what is broken is caught.
 
+use crate::is_long_run;
 use seawall_lab::{Cell, CompareOptions, Comparison, Flaw, Plan, Progress, Report, RequestOptions};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -206,12 +207,13 @@ fn a_plot_is_the_same_again_and_names_everything() {
 #[test]
 fn no_crash_loses_what_moves_by_any_protocol() {
     let ways = ["espresso", "sfccd", "ffccd"].map(|way| way.parse().unwrap());
+    let crashes = if is_long_run() { 40 } else { 16 };
     let options = CompareOptions {
         machine: "ffccd22".into(),
         threads: Some(2),
         requests: RequestOptions::on_entries(300),
         operations: 400,
-        crashes: 40,
+        crashes,
         defragment: ways.to_vec(),
         ..small(&["c-ll", "c-fptree", "c-redis"], &["ffccd"])
     };
@@ -221,7 +223,7 @@ fn no_crash_loses_what_moves_by_any_protocol() {
     assert_eq!(plan.designs(), columns);
     for cell in &comparison.cells {
         assert!(cell.broken.is_empty(), "{} {:?}", cell.point.label(), cell.broken);
-        assert_eq!(cell.crashes, 40, "{}", cell.point.label());
+        assert_eq!(cell.crashes, crashes, "{}", cell.point.label());
         let copied = cell.moving.map_or(0.0, |moving| moving.copy);
         assert_eq!(copied > 0.0, cell.point.defragment.is_some(), "{}", cell.point.label());
         let by_hardware = cell.point.label() == "ffccd+ffccd";

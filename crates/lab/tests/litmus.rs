@@ -15,7 +15,7 @@ fn run(options: &LitmusOptions) -> LitmusReport {
 
 /// Crashes of each test under each design; more for a longer look.
 fn crashes() -> u64 {
-    std::env::var("SEAWALL_LITMUS_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+    std::env::var("SEAWALL_LITMUS_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 
 fn without_models(designs: &[&str], tests: &[&str], crashes: u64) -> LitmusReport {

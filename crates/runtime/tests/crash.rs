@@ -1,6 +1,6 @@
 //! With crashes: every image that Px86 allows, at every moment, of scripts that use everything.
 
-use crate::steps::is_one_of_two;
+use crate::steps::{is_one_of_two, models_and_kinds};
 use seawall_explore::{
     CrashImage, CrashPoint, Model, Reached, Schedule, Search, check, record, search,
 };
@@ -69,11 +69,9 @@ fn every_kind_of_step() -> Vec<ScriptStep> {
 
 #[test]
 fn no_crash_breaks_a_script_under_any_model() {
-    for model in Model::all() {
-        for kind in [Logging::Redo, Logging::Undo] {
-            explore(&every_kind_of_step(), kind, &Search::new(model), HeapFlaw::None)
-                .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
-        }
+    for (model, kind) in models_and_kinds() {
+        explore(&every_kind_of_step(), kind, &Search::new(model), HeapFlaw::None)
+            .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
     }
 }
 
@@ -156,12 +154,10 @@ fn sharing() -> (HeapOptions, Vec<ScriptStep>) {
 #[test]
 fn no_crash_breaks_objects_that_share_lines_under_any_model() {
     let (options, steps) = sharing();
-    for model in Model::all() {
-        for kind in [Logging::Redo, Logging::Undo] {
-            let (route, how) = (RouteChoice::Uncached, Search::new(model));
-            explore_by(route, &options, &steps, kind, &how, HeapFlaw::None)
-                .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
-        }
+    for (model, kind) in models_and_kinds() {
+        let (route, how) = (RouteChoice::Uncached, Search::new(model));
+        explore_by(route, &options, &steps, kind, &how, HeapFlaw::None)
+            .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
     }
 }
 
@@ -217,13 +213,11 @@ fn growing() -> (HeapOptions, Vec<ScriptStep>) {
 #[test]
 fn no_crash_breaks_a_pool_while_it_grows() {
     let (options, mut steps) = growing();
-    for model in Model::all() {
-        for kind in [Logging::Redo, Logging::Undo] {
-            let how = Search { depth: usize::from(model == Model::Px86), ..Search::new(model) };
-            let flaw = HeapFlaw::None;
-            explore_by(RouteChoice::Uncached, &options, &steps, kind, &how, flaw)
-                .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
-        }
+    for (model, kind) in models_and_kinds() {
+        let how = Search { depth: usize::from(model == Model::Px86), ..Search::new(model) };
+        let flaw = HeapFlaw::None;
+        explore_by(RouteChoice::Uncached, &options, &steps, kind, &how, flaw)
+            .unwrap_or_else(|finding| panic!("{kind:?} under {model}: {finding}"));
     }
     steps = vec![ScriptStep::Alloc(0, 70_000), ScriptStep::Free(0), ScriptStep::Alloc(1, 140_000)];
     let (route, how) = (RouteChoice::Uncached, Search { depth: 0, ..Search::new(Model::Px86) });

@@ -1,12 +1,30 @@
 //! Programs of steps that happen wholly or not at all: a crash leaves what there was before the
 //! step that it cut off, or after it.
 
-use seawall_explore::{CrashImage, CrashPoint, Reached, Schedule, Search, check, record, search};
+use seawall_explore::{
+    CrashImage, CrashPoint, Model, Reached, Schedule, Search, check, record, search,
+};
 use seawall_memory::{Image, Memory};
-use seawall_runtime::{Heap, HeapFlaw, Session, TxError};
+use seawall_runtime::{Heap, HeapFlaw, Logging, Session, TxError};
 use seawall_testkit::script::NAME;
 use std::fmt::Debug;
 use std::hash::Hash;
+
+/// In the long run (`SEAWALL_LONG=1`), tests try all that they can.
+pub(crate) fn is_long_run() -> bool {
+    std::env::var_os("SEAWALL_LONG").is_some()
+}
+
+/// All models, each with both ways of logging; but in the long run, only px86 has both, and the
+/// others take turns.
+pub(crate) fn models_and_kinds() -> impl Iterator<Item = (Model, Logging)> {
+    let both = [Logging::Redo, Logging::Undo];
+    Model::all().enumerate().flat_map(move |(number, model)| {
+        let has_both = model == Model::Px86 || is_long_run();
+        let kinds = if has_both { &both[..] } else { &both[number % 2..][..1] };
+        kinds.iter().map(move |kind| (model, *kind)).collect::<Vec<_>>()
+    })
+}
 
 /// A step of a program on a heap.
 pub(crate) trait Step: Copy + Send + Sync + 'static {

@@ -225,14 +225,14 @@ fn programs(few: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn two_threads_show_all_that_interruptions_at_every_call_show() {
-    compare((2, 4), 2, programs(80));
-    compare((2, 3), 6, programs(80));
+    compare((2, 4), 2, programs(24));
+    compare((2, 3), 6, programs(24));
 }
 
 #[test]
 fn three_threads_show_all_that_interruptions_at_every_call_show() {
-    compare((3, 3), 1, programs(40));
-    compare((3, 2), 2, programs(80));
+    compare((3, 3), 1, programs(12));
+    compare((3, 2), 2, programs(24));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::{
     List, NAME, Node, Root, Thread, defragmenter, made, node, options, push, restarted, retain,
     values, ways,
 };
+use crate::steps::is_long_run;
 use seawall_explore::{
     CrashImage, CrashPoint, Model, Schedule, Schedules, Search, Trace, Traced, Turns, check,
     record, search,
@@ -140,12 +141,13 @@ fn ascending() -> Image {
 
 #[test]
 fn a_page_is_not_released_before_lines_that_copies_share_have_persisted_with_all_of_them() {
-    let moves = |flaw| {
+    let moves = |flaw, seeds: u64| {
         let run = |schedule| moves_all(ascending(), Protocol::Ffccd.into(), flaw, &schedule);
-        (0..8).map(|seed| Schedule { seed, ..Schedule::default() }).try_for_each(run)
+        (0..seeds).map(|seed| Schedule { seed, ..Schedule::default() }).try_for_each(run)
     };
-    moves(HeapFlaw::None).unwrap_or_else(|bad| panic!("{bad}"));
-    assert!(moves(HeapFlaw::ReleasesReached).is_err(), "not found");
+    let seeds = if is_long_run() { 8 } else { 3 };
+    moves(HeapFlaw::None, seeds).unwrap_or_else(|bad| panic!("{bad}"));
+    assert!(moves(HeapFlaw::ReleasesReached, 8).is_err(), "not found");
 }
 
 #[test]
@@ -198,10 +200,11 @@ const CHANGES: u64 = 3;
 const STATES: [&[u64]; 4] = [&[49, 48, 16, 0], &[49, 7, 16, 0], &[7, 16, 0], &[9, 7, 16, 0]];
 
 /// Runs in a random order, but in the long run; twice as many are interrupted once.
-const RUNS: u64 = 6;
+const RUNS: u64 = 3;
 
 fn runs() -> u64 {
-    std::env::var("SEAWALL_DEFRAG_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number"))
+    let usual = if is_long_run() { 2 * RUNS } else { RUNS };
+    std::env::var("SEAWALL_DEFRAG_RUNS").map_or(usual, |runs| runs.parse().expect("a number"))
 }
 
 /// What is left is what the changes that were done left, or one more.
@@ -271,7 +274,7 @@ fn between_steps(
 #[test]
 fn no_crash_between_steps_of_a_cycle_loses_what_was_done_there() {
     // Between all of them in the long run.
-    let one_of = if runs() > RUNS { 1 } else { 4 };
+    let one_of = if runs() > RUNS { 1 } else { 16 };
     for how in ways() {
         let steps = between_steps(how, HeapFlaw::None, one_of);
         let steps = steps.unwrap_or_else(|bad| panic!("{how}: {bad}"));
@@ -324,9 +327,9 @@ fn beside(protocol: Protocol, flaw: HeapFlaw, runs: u64, retires: bool) -> Resul
 fn no_crash_beside_a_cycle_loses_what_a_thread_did() {
     for (protocol, retires) in Protocol::ALL.into_iter().flat_map(|one| [(one, false), (one, true)])
     {
-        let runs = beside(protocol, HeapFlaw::None, runs(), retires);
-        let runs = runs.unwrap_or_else(|bad| panic!("{protocol}: {bad}"));
-        assert!(runs > 12, "{runs}");
+        let tried = beside(protocol, HeapFlaw::None, runs(), retires);
+        let tried = tried.unwrap_or_else(|bad| panic!("{protocol}: {bad}")) as u64;
+        assert!(tried > 2 * runs(), "{tried}");
     }
 }
 

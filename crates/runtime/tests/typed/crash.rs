@@ -1,6 +1,7 @@
 //! With crashes: types get their numbers and typed objects are linked, whole or not at all.
 
 use super::{Account, NAME, Node, Root, made, options};
+use crate::steps::models_and_kinds;
 use seawall_explore::{CrashImage, CrashPoint, Model, Schedule, Search, check, record, search};
 use seawall_memory::Memory;
 use seawall_runtime::typed::{self, Bytes, Pool, Session, Tx};
@@ -149,11 +150,9 @@ fn explore(kind: Logging, model: Model, flaw: HeapFlaw) -> Result<(), String> {
 
 #[test]
 fn no_crash_loses_a_type_or_half_an_object_under_any_model() {
-    for model in Model::all() {
-        for kind in [Logging::Redo, Logging::Undo] {
-            explore(kind, model, HeapFlaw::None)
-                .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
-        }
+    for (model, kind) in models_and_kinds() {
+        explore(kind, model, HeapFlaw::None)
+            .unwrap_or_else(|finding| panic!("{kind:?}: {finding}"));
     }
 }
 
