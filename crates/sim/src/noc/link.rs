@@ -188,7 +188,7 @@ mod tests {
 
         #[test]
         fn a_long_backlog_is_passed_as_by_looking_at_every_word(
-            asks in proptest::collection::vec((0u64..20_000, 1u32..=64, 1usize..100), 1..40),
+            asks in proptest::collection::vec((0u64..20_000, 1u32..=64, 1usize..300), 1..40),
         ) {
             let (mut links, mut slow) = (Links::default(), Links::default());
             for (from, flits, times) in asks {
