@@ -25,6 +25,23 @@ pub struct Cpu {
     pub cvac: bool,
 }
 
+/// Asks for the line at `place` to be written by this CPU soon; a hint, at any address.
+#[inline]
+pub(crate) fn prefetch_for_write(place: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see, wherever it leads.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) place, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = place;
+}
+
 impl Cpu {
     /// The CPU that runs this. It is asked once: in a virtual machine each question costs
     /// microseconds.

@@ -481,9 +481,17 @@ impl seawall_memory::Space for &NativeMemory<'_> {
         grown.is_ok()
     }
 
-    /// One system call if the range is persistent and longer than a page.
+    /// A prefetch for a word, if it is there; one system call for a persistent range longer than a
+    /// page.
+    #[inline]
     fn will_write(&self, at: Addr, len: u64) {
-        if at.is_pm() && len > map::page_bytes() {
+        if len <= 8 {
+            let region = self.region(at);
+            if at.offset() < region.bytes.get() {
+                // SAFETY: the byte is there.
+                cpu::prefetch_for_write(unsafe { region.base.add(at.offset() as usize) });
+            }
+        } else if at.is_pm() && len > map::page_bytes() {
             let place = self.place_of_range(at, len);
             // SAFETY: the range was checked, and the mapping outlives `self`.
             unsafe { map::bring_in(place, len) };

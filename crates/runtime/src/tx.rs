@@ -200,6 +200,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             self.session.memory.store(at, value);
             return Ok(());
         }
+        self.will_note();
         self.put(at, W::WIDTH, value.to_bits());
         Ok(())
     }
@@ -216,6 +217,7 @@ impl<M: Memory> Tx<'_, '_, M> {
             self.session.memory.write(at, from);
             return Ok(());
         }
+        self.will_note();
         let mut done = 0;
         while done < from.len() {
             let here = at.plus(done as u64);
@@ -329,6 +331,14 @@ impl<M: Memory> Tx<'_, '_, M> {
         self.put_bytes(word, mask << skip, bits << (8 * skip));
     }
 
+    /// To be called before a word is noted.
+    #[inline]
+    fn will_note(&self) {
+        if self.session.buffers.words.places.is_empty() {
+            self.session.log.will_commit(self.session.memory);
+        }
+    }
+
     /// Adds bytes of a word of the program.
     #[inline]
     fn put_bytes(&mut self, word: Addr, mask: u8, value: u64) {
@@ -339,6 +349,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     /// Adds bytes of a word of the allocator.
     #[inline]
     pub(crate) fn put_own(&mut self, word: Addr, mask: u8, value: u64) {
+        self.will_note();
         let is_nested = self.session.buffers.depth > 0;
         self.own_notes().put(word, mask, value, is_nested);
     }
@@ -351,17 +362,20 @@ impl<M: Memory> Tx<'_, '_, M> {
     }
 
     /// Undo: logs the old values of the bytes of the ranges that are not logged yet.
+    #[inline]
     fn save(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
-        let Buffers { saved, depth: 0, .. } = &*self.session.buffers else {
-            return self.save_all(ranges);
-        };
-        match ranges {
-            // What was added or stored to last: most stores.
-            [(at, bytes)] if saved.is_last(at.bits(), at.bits() + bytes) => Ok(()),
-            _ => self.save_all(ranges),
+        let Buffers { saved, depth, .. } = &mut *self.session.buffers;
+        // What was added before: most stores.
+        if let [(at, bytes)] = ranges
+            && *depth == 0
+            && saved.holds(*at, at.plus(*bytes))
+        {
+            return Ok(());
         }
+        self.save_all(ranges)
     }
 
+    #[inline(never)]
     fn save_all(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
         for (mut at, mut bytes) in ranges.iter().copied() {
             while bytes > 0 {

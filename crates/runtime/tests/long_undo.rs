@@ -72,6 +72,22 @@ fn a_range_that_is_not_durable_or_not_void_in_the_log_is_caught() {
 }
 
 #[test]
+fn an_undo_transaction_stores_each_of_its_words_once() {
+    let (image, heap) = heap();
+    let root = heap.root();
+    let trace = record(image, &Schedule::default(), move |memory| {
+        let content = [1; 256];
+        let written =
+            heap.join(memory).transaction_with(Logging::Undo, |tx| tx.write(root, &content));
+        written.unwrap_or_else(|error: TxError| panic!("{error}"));
+    })
+    .expect("it ends");
+    let is_data = |at: Addr| at >= root && at < Addr::pm(root.offset() + BYTES);
+    let stores = trace.stores().iter().filter(|store| is_data(store.at)).count();
+    assert_eq!(stores, 256 / 8);
+}
+
+#[test]
 fn new_values_of_a_long_range_are_not_in_the_log() {
     let (image, heap) = heap();
     let root = heap.root();

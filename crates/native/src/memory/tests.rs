@@ -314,6 +314,20 @@ fn page_faults() -> Option<u64> {
 }
 
 #[test]
+fn a_word_that_will_be_written_stays_as_it_is() {
+    let options = PoolOptions { dram_bytes: 64, ..PoolOptions::default() };
+    let pool = Pool::temporary(4096, &options).unwrap();
+    let memory = pool.memory(0);
+    for at in [Addr::pm(4088), Addr::dram(0)] {
+        memory.store(at, 7u64);
+        memory.will_write(at, 8);
+        assert_eq!(memory.load::<u64>(at), 7);
+    }
+    memory.will_write(Addr::pm(1 << 40), 8);
+    assert_eq!(memory.counters(), Counters::default());
+}
+
+#[test]
 #[should_panic(expected = "not within")]
 fn what_will_be_written_lies_in_the_pool() {
     let pool = Pool::temporary(1 << 20, &PoolOptions::default()).unwrap();

@@ -125,10 +125,15 @@ impl<M: Memory> Session<'_, M> {
 
     /// Forgets the reservations that the transaction which ends has published: they are objects, or
     /// about to be given back.
+    #[inline]
     pub(crate) fn end_publications(&mut self) {
-        if self.buffers.published.is_empty() {
-            return;
+        if !self.buffers.published.is_empty() {
+            self.end_all_publications();
         }
+    }
+
+    #[cold]
+    fn end_all_publications(&mut self) {
         let published = std::mem::take(&mut self.buffers.published);
         for at in published {
             if let Ok(mut near) = self.reserved_near(at) {

@@ -116,12 +116,17 @@ impl Index {
     /// tells; at most `end`.
     #[inline]
     pub(crate) fn free_until(&self, word: Addr, end: Addr) -> Addr {
-        let is_behind = |last: &LinePlaces| !self.is_mixed && last.line < word.line().0;
-        if self.lines.last().is_none_or(is_behind) {
+        if self.is_behind(word) {
             return end;
         }
         let in_line = word.line().start().plus(LINE_BYTES).min(end);
         if self.has_none(word, in_line) { in_line } else { word }
+    }
+
+    /// Whether the word is in a line behind all that the buffer has, which are in order.
+    #[inline]
+    fn is_behind(&self, word: Addr) -> bool {
+        !self.is_mixed && self.lines.last().is_none_or(|last| last.line < word.line().0)
     }
 
     #[inline]
@@ -164,12 +169,31 @@ impl Index {
         while word < end {
             let first = (word.bits() % LINE_BYTES / 8) as usize;
             let left = ((end.bits() - word.bits()) / 8) as usize;
+            let whole = left / LINE_WORDS;
+            if first == 0 && whole > 0 && self.is_behind(word) {
+                self.append_lines(word.line().0, whole, place);
+                place += (whole * LINE_WORDS) as u32;
+                word = word.plus(whole as u64 * LINE_BYTES);
+                continue;
+            }
             let count = left.min(LINE_WORDS - first);
             let places = &mut self.line_mut(word.line().0)[first..first + count];
             places.iter_mut().zip(place..).for_each(|(at, place)| *at = place);
             place += count as u32;
             word = word.plus(8 * count as u64);
         }
+    }
+
+    /// Adds so many lines from `line` on, behind all others, and the places of their words from
+    /// `place` on.
+    #[inline]
+    fn append_lines(&mut self, line: u64, count: usize, place: u32) {
+        self.lines.extend((0..count).map(|next| {
+            let first = place + (LINE_WORDS * next) as u32;
+            let places = std::array::from_fn(|word| first + word as u32);
+            LinePlaces { line: line + next as u64, places }
+        }));
+        self.last = self.lines.len() - 1;
     }
 
     /// The words, line by line in the order in which the lines were added.

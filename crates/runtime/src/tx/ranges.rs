@@ -59,9 +59,26 @@ impl Ranges {
         }
     }
 
+    /// Whether one range has all bytes from `start` to `end`, which is then the one found last.
+    #[inline]
+    pub(super) fn holds(&mut self, start: Addr, end: Addr) -> bool {
+        let (start, end) = (start.bits(), end.bits());
+        if self.is_last(start, end) {
+            return true;
+        }
+        let (list, at) = self.find(start);
+        match self.get(list, at) {
+            Some(range) if range.0 <= start && end <= range.1 => {
+                self.last = range;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the range that was added or found last has all bytes from `start` to `end`.
     #[inline]
-    pub(super) fn is_last(&self, start: u64, end: u64) -> bool {
+    fn is_last(&self, start: u64, end: u64) -> bool {
         self.last.0 <= start && end <= self.last.1
     }
 
@@ -73,7 +90,10 @@ impl Ranges {
         if self.lists[back].last().is_some_and(ends_before) {
             return (back, self.lists[back].len());
         }
-        let list = self.lists.partition_point(|list| list.last().is_some_and(ends_before));
+        let list = match back {
+            0 => 0,
+            _ => self.lists.partition_point(|list| list.last().is_some_and(ends_before)),
+        };
         (list, self.lists[list].partition_point(ends_before))
     }
 
@@ -200,6 +220,11 @@ mod tests {
                     let asked = *start..start + bytes;
                     let absent: Vec<u64> = asked.clone().filter(|b| !model.contains(b)).collect();
                     prop_assert_eq!(missing, absent);
+                    let one = ranges.iter().any(|(from, to)| {
+                        from <= at(*start) && at(start + bytes) <= to
+                    });
+                    let is_held = ranges.holds(at(*start), at(start + bytes));
+                    prop_assert!(is_held == one || *bytes == 0);
                     let any = model.range(asked).next().is_some();
                     prop_assert_eq!(ranges.overlaps(at(*start), at(start + bytes)), any);
                 }

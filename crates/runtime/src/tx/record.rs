@@ -103,9 +103,14 @@ impl Entry<'_> {
 /// A record under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builder {
-    words: Vec<[u8; 8]>,
+    /// Words of this record, and of longer ones before it: nothing is cleared for a word that is
+    /// to be written.
+    buffer: Vec<[u8; 8]>,
+    len: usize,
     /// The place of the last entry's head, if words can be appended to the entry.
     open: Option<usize>,
+    /// The place from which on all values are in place already.
+    stored: Option<usize>,
 }
 
 fn head(at: Addr, kind: u64, count: u64) -> u64 {
@@ -117,21 +122,51 @@ impl Builder {
     /// Removes all entries.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        if self.words.len() < HEADER_WORDS {
-            self.words.resize(HEADER_WORDS, [0; 8]);
-        }
-        self.words.truncate(HEADER_WORDS);
+        self.len = 0;
+        self.append(HEADER_WORDS);
         self.open = None;
+        self.stored = None;
+    }
+
+    /// Notes that all values which are appended from now on are in place already.
+    pub(crate) fn mark_stored(&mut self) {
+        self.close();
+        self.stored = Some(self.len);
     }
 
     /// True if there are no entries.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.words.len() <= HEADER_WORDS
+        self.len <= HEADER_WORDS
     }
 
     /// The number of words so far: a mark for [`truncate`](Builder::truncate).
     pub(crate) fn len(&self) -> usize {
-        self.words.len()
+        self.len
+    }
+
+    /// The words so far.
+    #[inline]
+    fn words(&self) -> &[[u8; 8]] {
+        &self.buffer[..self.len]
+    }
+
+    /// Appends so many words, to be written by the caller.
+    #[inline]
+    fn append(&mut self, words: usize) -> &mut [[u8; 8]] {
+        let (from, to) = (self.len, self.len + words);
+        if to > self.buffer.len() {
+            self.grow(to);
+        }
+        self.len = to;
+        &mut self.buffer[from..to]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, words: usize) {
+        let words = words.next_multiple_of(LINE_WORDS).max(2 * self.buffer.len());
+        self.buffer.resize(words, [0; 8]);
     }
 
     /// Closes the last entry: nothing is appended to it, so that it stays as it is when later
@@ -142,14 +177,14 @@ impl Builder {
 
     /// Removes the entries from that mark on, at which the builder was [closed](Builder::close).
     pub(crate) fn truncate(&mut self, len: usize) {
-        self.words.truncate(len);
+        self.len = len;
         self.open = None;
     }
 
     /// The bytes of the record with `more` words, in whole lines.
     #[inline]
     pub(crate) fn bytes_with(&self, more: usize) -> u64 {
-        (8 * (self.words.len() + more) as u64).next_multiple_of(LINE_BYTES)
+        (8 * (self.len + more) as u64).next_multiple_of(LINE_BYTES)
     }
 
     /// The bytes of the record, in whole lines.
@@ -160,17 +195,17 @@ impl Builder {
 
     #[inline]
     pub(crate) fn word(&self, place: usize) -> u64 {
-        u64::from_le_bytes(self.words[place])
+        u64::from_le_bytes(self.buffer[place])
     }
 
     #[inline]
     pub(crate) fn set_word(&mut self, place: usize, value: u64) {
-        self.words[place] = value.to_le_bytes();
+        self.buffer[place] = value.to_le_bytes();
     }
 
     #[inline]
     fn push(&mut self, value: u64) {
-        self.words.push(value.to_le_bytes());
+        self.append(1)[0] = value.to_le_bytes();
     }
 
     /// Appends a word to be stored at `at`; returns the place of its value.
@@ -178,7 +213,7 @@ impl Builder {
     pub(crate) fn push_word(&mut self, at: Addr, value: u64) -> usize {
         self.open_for(at, 1);
         self.push(value);
-        self.words.len() - 1
+        self.len - 1
     }
 
     /// Appends whole words, at most as many as an entry has, to be stored at `at`; returns the
@@ -187,8 +222,8 @@ impl Builder {
     pub(crate) fn push_words(&mut self, at: Addr, bytes: &[u8]) -> usize {
         let (words, _) = bytes.as_chunks::<8>();
         self.open_for(at, words.len());
-        self.words.extend_from_slice(words);
-        self.words.len() - words.len()
+        self.append(words.len()).copy_from_slice(words);
+        self.len - words.len()
     }
 
     /// Adds `words` to the count of a head for words at `at` that are appended next.
@@ -200,7 +235,7 @@ impl Builder {
                 self.set_word(open, head);
             }
             _ => {
-                self.open = Some(self.words.len());
+                self.open = Some(self.len);
                 self.push(head(at, WORDS, words as u64));
             }
         }
@@ -208,7 +243,7 @@ impl Builder {
 
     #[inline]
     fn continues(&self, open: usize, at: Addr, more: usize) -> bool {
-        let count = self.words.len() - open - 1;
+        let count = self.len - open - 1;
         let first = self.word(open) & ((1 << ADDR_BITS) - 1);
         count + more <= COUNT_MAX && first + 8 * count as u64 == at.offset()
     }
@@ -218,7 +253,7 @@ impl Builder {
         self.open = None;
         self.push(head(at, BYTES, mask.into()));
         self.push(value);
-        self.words.len() - 1
+        self.len - 1
     }
 
     /// The mask of the bytes entry whose value is at `place`.
@@ -250,10 +285,10 @@ impl Builder {
             let (skip, rest) = (at.bits() % 8, to.bits() - at.bits());
             let bytes = if skip == 0 && rest >= 8 {
                 let words = (rest / 8).min(COUNT_MAX as u64);
-                let place = self.words.len() + 1;
-                self.push(head(at, WORDS, words));
-                self.words.resize(place + words as usize, [0; 8]);
-                memory.read(at, self.words[place..].as_flattened_mut());
+                if let [first, values @ ..] = self.append(1 + words as usize) {
+                    *first = head(at, WORDS, words).to_le_bytes();
+                    memory.read(at, values.as_flattened_mut());
+                }
                 8 * words
             } else {
                 let bytes = rest.min(8 - skip);
@@ -273,7 +308,7 @@ impl Builder {
             Entry::Words(at, values) => {
                 self.open = None;
                 self.push(head(at, WORDS, values.len() as u64));
-                self.words.extend_from_slice(values);
+                self.append(values.len()).copy_from_slice(values);
             }
             Entry::Bytes(at, mask, value) => {
                 self.push_bytes(at, mask, value);
@@ -331,22 +366,30 @@ impl Builder {
         }
     }
 
+    /// The entries whose values are to be stored in place, and those whose values are there.
+    #[inline]
+    pub(crate) fn halves(&self) -> (Entries<'_>, Entries<'_>) {
+        let words = self.words();
+        let (rest, stored) = words.split_at(self.stored.unwrap_or(words.len()));
+        (Entries { rest: &rest[HEADER_WORDS..] }, Entries { rest: stored })
+    }
+
     /// The entries so far.
     pub(crate) fn entries(&self) -> Entries<'_> {
-        Entries { rest: &self.words[HEADER_WORDS.min(self.words.len())..] }
+        Entries { rest: self.words().get(HEADER_WORDS..).unwrap_or_default() }
     }
 
     /// Finishes the record of `generation` for line `line` of the log of `keys`, and returns it in
     /// whole lines. Nothing can be appended afterwards.
     #[inline]
     pub(crate) fn finish(&mut self, stamp: u64, generation: u64, line: u64, keys: &Keys) -> &[u8] {
-        let pad = self.words.len().wrapping_neg() % LINE_WORDS;
-        self.words.extend(std::iter::repeat_n([0; 8], pad));
-        let number = Number { generation, lines: (self.words.len() / LINE_WORDS) as u64 };
+        let pad = self.len.wrapping_neg() % LINE_WORDS;
+        self.append(pad).fill([0; 8]);
+        let number = Number { generation, lines: (self.len / LINE_WORDS) as u64 };
         self.set_word(1, stamp);
         self.set_word(2, number.encode(keys, line));
-        self.set_word(0, keys.sum(self.words.as_chunks().0));
-        self.words.as_flattened()
+        self.set_word(0, keys.sum(self.words().as_chunks().0));
+        self.words().as_flattened()
     }
 }
 
@@ -433,10 +476,10 @@ impl Record {
 
     /// Puts the entries of a record that is elsewhere in front of those of this one.
     pub(crate) fn take_in(&mut self, other: Record) {
-        let mut all = Builder { words: other.words, open: None };
-        all.words.truncate(HEADER_WORDS + all.entries().map(Entry::words).sum::<usize>());
+        let mut all = Builder { len: other.words.len(), buffer: other.words, ..Builder::default() };
+        all.truncate(HEADER_WORDS + all.entries().map(Entry::words).sum::<usize>());
         self.entries().for_each(|entry| all.push_entry(entry));
-        self.words = all.words;
+        self.words = all.words().to_vec();
     }
 
     pub(crate) fn entries(&self) -> Entries<'_> {

@@ -171,6 +171,15 @@ impl Log {
         }
     }
 
+    /// To be called some hundred instructions before a commit: the line of the stamps, which the
+    /// thread that committed last has in its CPU, is on its way meanwhile.
+    #[inline]
+    pub(crate) fn will_commit<M: Memory>(&self, memory: &M) {
+        if !self.places.is_alone {
+            memory.will_write(self.places.stamps, 8);
+        }
+    }
+
     /// Commits the entries of `builder` atomically, as a record in the log: no crash after the
     /// return loses them (or, if only ordered, loses them and keeps something later).
     ///
@@ -336,25 +345,47 @@ impl Log {
     #[inline]
     fn apply<M: Memory>(&mut self, memory: &M, half: usize, builder: &Builder) {
         let list = self.places.dirty[half];
-        for entry in builder.entries() {
+        let (to_store, stored) = builder.halves();
+        for entry in to_store {
             let dirty = store_in_place(memory, &self.layout, self.places.thread, entry);
-            if let Some((line, lines)) = dirty {
-                let known = &mut self.known[line.0 as usize % KNOWN];
-                if lines == 1 && std::mem::replace(known, line.0) == line.0 {
-                    continue;
-                }
-                memory.store(list.plus(8 * self.listed), line.0 << COUNT_BITS | lines);
-                self.listed += 1;
-            }
+            self.list(memory, list, dirty);
+        }
+        for entry in stored {
+            self.list(memory, list, lines_of(entry));
         }
         memory.store(self.places.dirty_count[half], self.listed);
         self.done += 1;
         memory.store(self.places.done, self.done);
     }
+
+    /// Adds lines to the list of dirty lines, unless it is known to have them.
+    #[inline]
+    fn list<M: Memory>(&mut self, memory: &M, list: Addr, dirty: Option<(Line, u64)>) {
+        let Some((line, lines)) = dirty else { return };
+        let known = &mut self.known[line.0 as usize % KNOWN];
+        if lines == 1 && std::mem::replace(known, line.0) == line.0 {
+            return;
+        }
+        memory.store(list.plus(8 * self.listed), line.0 << COUNT_BITS | lines);
+        self.listed += 1;
+    }
+}
+
+/// The lines of the words that an entry stores.
+#[inline]
+fn lines_of(entry: Entry<'_>) -> Option<(Line, u64)> {
+    match entry {
+        Entry::Words(at, values) => {
+            let last = at.plus(8 * (values.len() as u64).max(1) - 1);
+            Some((at.line(), last.line().0 - at.line().0 + 1))
+        }
+        Entry::Bytes(at, ..) => Some((at.line(), 1)),
+        _ => None,
+    }
 }
 
 /// Stores one entry of a record of `thread`; returns the lines that it dirtied.
-#[inline]
+#[inline(always)]
 pub(crate) fn store_in_place<M: Memory>(
     memory: &M,
     layout: &Layout,
@@ -368,12 +399,11 @@ pub(crate) fn store_in_place<M: Memory>(
         }
         Entry::Words(at, values) => {
             memory.write(at, values.as_flattened());
-            let last = at.plus(8 * (values.len() as u64).max(1) - 1);
-            Some((at.line(), last.line().0 - at.line().0 + 1))
+            lines_of(entry)
         }
         Entry::Bytes(at, mask, value) => {
             store_bytes(memory, at, mask, value);
-            Some((at.line(), 1))
+            lines_of(entry)
         }
         Entry::End(number) => {
             let ended = layout.ended(thread);

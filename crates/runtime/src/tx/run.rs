@@ -179,6 +179,10 @@ impl<'m, M: Memory> Session<'m, M> {
     /// Logs the new values, and stores those of a redo transaction in place.
     fn commit_by_log(&mut self, wait: Wait) -> Result<(), TxError> {
         let is_undo = !self.buffers.saved.is_empty() || self.undo.is_open();
+        if is_undo {
+            // Not before: the fence behind the old values lets another thread take the line back.
+            self.log.will_commit(self.memory);
+        }
         if is_undo && self.log_saved() {
             self.make_durable();
         } else if self.buffers.direct && !self.buffers.words.record.is_empty() {
@@ -190,7 +194,11 @@ impl<'m, M: Memory> Session<'m, M> {
         outcome
     }
 
+    #[inline]
     fn close_undo(&mut self) {
+        if self.undo.is_clean() {
+            return;
+        }
         let extensions = self.undo.close();
         self.give_back_extensions(&extensions);
     }
@@ -203,6 +211,10 @@ impl<'m, M: Memory> Session<'m, M> {
         let is_early = self.heap.is_early && !self.heap.layout.numbers.moves;
         let Buffers { words: Notes { record, .. }, saved, changed, .. } = &mut *self.buffers;
         changed.clear();
+        if self.undo.is_open() {
+            record.push_end(self.undo.number());
+        }
+        record.mark_stored();
         for (from, to) in saved.iter() {
             let first = Addr::from_bits(from.bits().next_multiple_of(8));
             let last = Addr::from_bits(to.bits() & !7);
@@ -216,9 +228,6 @@ impl<'m, M: Memory> Session<'m, M> {
             }
             record.push_from(self.memory, last, to);
             changed.add_lines(first, last);
-        }
-        if self.undo.is_open() {
-            record.push_end(self.undo.number());
         }
         !changed.is_empty()
     }

@@ -81,6 +81,12 @@ impl Undo {
         self.parts[0].used > 0
     }
 
+    /// Whether no old values are in the log or noted.
+    #[inline]
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.is_open() && self.builder.is_empty()
+    }
+
     /// The number of the current transaction.
     pub(crate) fn number(&self) -> u64 {
         self.number
