@@ -69,7 +69,7 @@ const OF_ZEROS: u32 = {
 
 /// A sum after a bit that is zero.
 const fn shifted(sum: u32) -> u32 {
-    sum >> 1 ^ 0x82f6_3b78 * (sum & 1)
+    (sum >> 1) ^ (0x82f6_3b78 * (sum & 1))
 }
 
 const fn adds() -> [[u32; 256]; 16] {
