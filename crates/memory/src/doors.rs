@@ -39,8 +39,8 @@ pub trait Space {
     fn grow(&self, bytes: u64) -> bool;
 
     /// Announces that these bytes will be written soon, so that a machine which brings pages in on
-    /// first access can bring them in together. Up to 8 bytes, at any address, are announced so that
-    /// their line comes to this CPU meanwhile. Has no visible effect, also after a crash.
+    /// first access can bring them in together. Up to 8 bytes, at any address, are announced so
+    /// that their line comes to this CPU meanwhile. Has no visible effect, also after a crash.
     #[track_caller]
     fn will_write(&self, at: Addr, len: u64);
 

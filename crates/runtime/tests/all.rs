@@ -15,6 +15,7 @@ mod long_undo;
 mod misuse;
 mod pairs;
 mod reservations;
+mod stamps;
 mod steps;
 mod threads;
 mod together;

@@ -42,6 +42,8 @@ use std::ops::Range;
 pub(super) const COUNT_BITS: u32 = 16;
 /// Listed lines that are cached; line 0 is the pool's header, which no log writes.
 const KNOWN: usize = 64;
+/// Commits of other threads between two of a thread from which on it does not prefetch the stamps.
+const CROWD: u64 = 4;
 /// Low bits of a thread's word `last`: lines of its log. Above them the generation.
 pub(super) const USED_BITS: u32 = 25;
 
@@ -53,6 +55,9 @@ pub(crate) struct Log {
     pub(super) flaw: Planted,
     /// The number of this thread's transactions so far.
     done: u64,
+    /// The last stamp, and how many other threads drew between it and the one before.
+    stamp: u64,
+    others: u64,
     /// The generation of its last record, and what its records of that generation take: bytes of
     /// log, and entries of the list of dirty lines.
     generation: u64,
@@ -155,6 +160,8 @@ impl Log {
             places,
             flaw,
             done,
+            stamp: 0,
+            others: 0,
             generation,
             used: (last & ((1 << USED_BITS) - 1)) * LINE_BYTES,
             listed: memory.load(places.dirty_count[(generation % 2) as usize]),
@@ -172,10 +179,11 @@ impl Log {
     }
 
     /// To be called some hundred instructions before a commit: the line of the stamps, which the
-    /// thread that committed last has in its CPU, is on its way meanwhile.
+    /// thread that committed last has in its CPU, is on its way meanwhile. Where many threads
+    /// commit, one of them would take it back before, so that each commit moved it twice.
     #[inline]
     pub(crate) fn will_commit<M: Memory>(&self, memory: &M) {
-        if !self.places.is_alone {
+        if (1..CROWD).contains(&self.others) {
             memory.will_write(self.places.stamps, 8);
         }
     }
@@ -327,6 +335,8 @@ impl Log {
             }
             let end = if generation == self.generation { self.used + size } else { most };
             if end <= self.places.room {
+                self.others = stamp.wrapping_sub(self.stamp).wrapping_sub(1);
+                self.stamp = stamp;
                 return (generation, stamp);
             }
             self.leave(memory);
