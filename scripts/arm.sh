@@ -109,6 +109,7 @@ native=$(cargo test --quiet --locked --target "$target" -p seawall-native --lib 
 has "$native" 'dc cvap,'
 has "$native" 'dc cvac,'
 has "$native" 'dsb sy'
+has "$native" 'prfm pstl1keep,'
 
 echo "== the command and the Python package: cargo build -p seawall-cli -p seawall-python"
 # Prints where the program or library $1 is that cargo builds with the other words.

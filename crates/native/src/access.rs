@@ -52,13 +52,6 @@ pub(crate) unsafe fn load_range(place: *mut u8, into: &mut [u8]) {
         let mut from = place.add(head.len());
         load_edge(place, head);
         let (words, tail) = rest.as_chunks_mut::<8>();
-        let (lines, words) = words.as_chunks_mut::<8>();
-        for line in lines {
-            for word in line {
-                *word = load_at(from, Width::B8).to_le_bytes();
-                from = from.add(8);
-            }
-        }
         for word in words {
             *word = load_at(from, Width::B8).to_le_bytes();
             from = from.add(8);

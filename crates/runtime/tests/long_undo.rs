@@ -1,5 +1,6 @@
 //! Undo transactions that flush what they have changed of long ranges: every crash leaves what was
 //! before or behind a transaction, also of bytes that older records of the log have.
+//! And what undo transactions store: each word once.
 
 use crate::steps::{Step, explore};
 use seawall_explore::{Kind, Model, Schedule, Search, record};

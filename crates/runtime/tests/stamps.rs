@@ -47,8 +47,16 @@ impl Space for &Asked<'_> {
     }
 }
 
+/// What each thread commits.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Store(Logging),
+    /// Allocates, so that only words of the allocator change.
+    Allocate,
+}
+
 /// How often the first of so many threads asks in 100 commits, which all of them do in turns.
-fn asked(threads: usize, logging: Logging) -> u64 {
+fn asked(threads: usize, change: Change) -> u64 {
     let options = HeapOptions { threads: 16, root_bytes: 64 * 16, ..HeapOptions::default() };
     let image = Image::new(options.pm_bytes(), options.dram_bytes());
     let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
@@ -58,8 +66,13 @@ fn asked(threads: usize, logging: Logging) -> u64 {
     for round in 0..100u64 {
         for (session, place) in sessions.iter_mut().zip(0..) {
             let at = heap.root().plus(64 * place);
-            let stored = session.transaction_with(logging, |tx| tx.store(at, round));
-            stored.unwrap_or_else(|error: TxError| panic!("{error}"));
+            let done = match change {
+                Change::Store(logging) => {
+                    session.transaction_with(logging, |tx| tx.store(at, round))
+                }
+                Change::Allocate => session.transaction(|tx| tx.alloc(64).map(drop)),
+            };
+            done.unwrap_or_else(|error: TxError| panic!("{error}"));
         }
     }
     drop(sessions);
@@ -68,11 +81,12 @@ fn asked(threads: usize, logging: Logging) -> u64 {
 
 #[test]
 fn a_commit_asks_early_for_the_stamps_where_a_few_threads_take_turns() {
-    for logging in [Logging::Redo, Logging::Undo] {
-        assert_eq!(asked(1, logging), 0, "nobody else has the line");
+    let stores = [Logging::Redo, Logging::Undo].map(Change::Store);
+    for change in stores.into_iter().chain([Change::Allocate]) {
+        assert_eq!(asked(1, change), 0, "nobody else has the line");
         for threads in [2, 4] {
-            assert!(asked(threads, logging) > 90, "{threads} threads, {logging:?}");
+            assert!(asked(threads, change) > 90, "{threads} threads, {change:?}");
         }
-        assert_eq!(asked(16, logging), 0, "another thread would take it back");
+        assert_eq!(asked(16, change), 0, "another thread would take it back");
     }
 }

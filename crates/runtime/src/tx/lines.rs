@@ -49,7 +49,7 @@ impl LineSet {
             if self.slots[at] == filled {
                 return false;
             }
-            at = (at + 1) & (self.slots.len() - 1);
+            at = (at + 1) % self.slots.len();
         }
         self.slots[at] = filled;
         self.len += 1;

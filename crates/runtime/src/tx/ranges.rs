@@ -90,10 +90,7 @@ impl Ranges {
         if self.lists[back].last().is_some_and(ends_before) {
             return (back, self.lists[back].len());
         }
-        let list = match back {
-            0 => 0,
-            _ => self.lists.partition_point(|list| list.last().is_some_and(ends_before)),
-        };
+        let list = self.lists.partition_point(|list| list.last().is_some_and(ends_before));
         (list, self.lists[list].partition_point(ends_before))
     }
 

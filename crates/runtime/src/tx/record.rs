@@ -285,10 +285,8 @@ impl Builder {
             let (skip, rest) = (at.bits() % 8, to.bits() - at.bits());
             let bytes = if skip == 0 && rest >= 8 {
                 let words = (rest / 8).min(COUNT_MAX as u64);
-                if let [first, values @ ..] = self.append(1 + words as usize) {
-                    *first = head(at, WORDS, words).to_le_bytes();
-                    memory.read(at, values.as_flattened_mut());
-                }
+                self.push(head(at, WORDS, words));
+                memory.read(at, self.append(words as usize).as_flattened_mut());
                 8 * words
             } else {
                 let bytes = rest.min(8 - skip);
@@ -366,9 +364,9 @@ impl Builder {
         }
     }
 
-    /// The entries whose values are to be stored in place, and those whose values are there.
+    /// The entries that are to be stored in place, and those whose values are there.
     #[inline]
-    pub(crate) fn halves(&self) -> (Entries<'_>, Entries<'_>) {
+    pub(crate) fn to_store_and_stored(&self) -> (Entries<'_>, Entries<'_>) {
         let words = self.words();
         let (rest, stored) = words.split_at(self.stored.unwrap_or(words.len()));
         (Entries { rest: &rest[HEADER_WORDS..] }, Entries { rest: stored })
@@ -479,7 +477,8 @@ impl Record {
         let mut all = Builder { len: other.words.len(), buffer: other.words, ..Builder::default() };
         all.truncate(HEADER_WORDS + all.entries().map(Entry::words).sum::<usize>());
         self.entries().for_each(|entry| all.push_entry(entry));
-        self.words = all.words().to_vec();
+        all.buffer.truncate(all.len);
+        self.words = all.buffer;
     }
 
     pub(crate) fn entries(&self) -> Entries<'_> {

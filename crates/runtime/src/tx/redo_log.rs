@@ -55,7 +55,7 @@ pub(crate) struct Log {
     pub(super) flaw: Planted,
     /// The number of this thread's transactions so far.
     done: u64,
-    /// The last stamp, and how many other threads drew between it and the one before.
+    /// The last stamp, and how many stamps other threads drew between it and the one before.
     stamp: u64,
     others: u64,
     /// The generation of its last record, and what its records of that generation take: bytes of
@@ -351,11 +351,11 @@ impl Log {
         }
     }
 
-    /// Stores the entries in place and lists the lines that this dirties.
+    /// Stores the entries in place that are not there yet, and lists the lines of all.
     #[inline]
     fn apply<M: Memory>(&mut self, memory: &M, half: usize, builder: &Builder) {
         let list = self.places.dirty[half];
-        let (to_store, stored) = builder.halves();
+        let (to_store, stored) = builder.to_store_and_stored();
         for entry in to_store {
             let dirty = store_in_place(memory, &self.layout, self.places.thread, entry);
             self.list(memory, list, dirty);

@@ -81,10 +81,10 @@ impl Undo {
         self.parts[0].used > 0
     }
 
-    /// Whether no old values are in the log or noted.
+    /// Whether no old values are in the log or noted, nor space was taken for them.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
-        !self.is_open() && self.builder.is_empty()
+        !self.is_open() && self.builder.is_empty() && self.blocks.is_empty()
     }
 
     /// The number of the current transaction.
