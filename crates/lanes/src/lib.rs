@@ -27,14 +27,17 @@ pub type LaneSession = Session<'static, NativeMemory<'static>>;
 
 /// Lanes that no transaction takes.
 const FOR_CALLS: usize = 8;
-/// One lane of those that keep their free space for so many chunks of the pool: more than it has of
-/// its own, as few programs use so many sizes.
-const CHUNKS_A_LANE: u64 = 16;
+/// One lane of those that keep their free space for so many chunks of the pool. Such a lane has a
+/// chunk of each size that its threads use, also while one of them waits for a lock, so these lanes
+/// leave most of the pool to the others, whatever the sizes.
+const CHUNKS_A_LANE: u64 = 64;
 
 /// How often an action that finds no room is tried again while no other lane returns its free
 /// space, and how long it waits each time: 10 ms in all.
 const ATTEMPTS: usize = 200;
 const PAUSE: Duration = Duration::from_micros(50);
+/// How often all lanes return their free space before there is no room.
+const ROUNDS: usize = 8;
 /// For so many releases a pool that had no room is taken to be short of it.
 const RELEASES: usize = 1024;
 
@@ -255,9 +258,10 @@ impl LaneGuard {
         unsafe { &mut *place }.get_or_insert_with(|| self.lanes.join(self.number))
     }
 
-    /// Does `action`. If there is no room for it, lets each other lane return its free space, those
-    /// in use when they are released, and tries again until all have, or none has for 10 ms: a
-    /// transaction that holds one may wait for this thread.
+    /// Does `action`. If there is no room for it, this lane returns its free space, and each other
+    /// one does when it is not in use, is released, or finds no room either. Then it tries again,
+    /// until all have and none is in use; or none has for 10 ms, as a transaction that holds some
+    /// may wait for this thread; or all have, several times, and others took it.
     ///
     /// # Errors
     /// What `action` returns.
@@ -265,8 +269,15 @@ impl LaneGuard {
         &mut self,
         mut action: impl FnMut(&mut LaneSession) -> Result<T, E>,
     ) -> Result<T, E> {
-        let outcome = action(self.session());
-        if outcome.as_ref().is_err_and(E::is_no_room) { self.gathering(action) } else { outcome }
+        let mut outcome = action(self.session());
+        if outcome.as_ref().is_err_and(E::is_no_room) {
+            outcome = self.gathering(action);
+        }
+        if self.number >= self.lanes.usual || self.lanes.short_for.load(SeqCst) > 0 {
+            // The transaction that goes on may wait long, for a lane or for a lock of the program.
+            self.lanes.give_up_space(self.number);
+        }
+        outcome
     }
 
     #[cold]
@@ -275,19 +286,30 @@ impl LaneGuard {
         mut action: impl FnMut(&mut LaneSession) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut holding = self.others();
-        let mut attempts = ATTEMPTS;
+        let (mut attempts, mut rounds) = (ATTEMPTS, ROUNDS);
         loop {
             self.lanes.short_for.store(RELEASES, SeqCst);
+            self.lanes.give_up_space(self.number);
             let before = holding.len();
             holding.retain(|(number, returns)| !self.has_returned(*number, *returns));
-            let outcome = action(self.session());
             attempts = if holding.len() < before { ATTEMPTS } else { attempts - 1 };
-            let is_last = holding.is_empty() || attempts == 0;
+            if holding.is_empty() {
+                rounds = if self.is_alone() { 0 } else { rounds - 1 };
+                holding = self.others();
+            }
+            let outcome = action(self.session());
+            let is_last = rounds == 0 || attempts == 0;
             if is_last || !outcome.as_ref().is_err_and(E::is_no_room) {
                 return outcome;
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Whether no other lane is in use.
+    fn is_alone(&self) -> bool {
+        let mut all = self.lanes.lanes.iter().enumerate();
+        all.all(|(number, lane)| number == self.number || !lane.is_taken.load(SeqCst))
     }
 
     /// Does `action` with a session that takes free blocks from the front of the pool, also those

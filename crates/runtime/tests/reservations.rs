@@ -26,9 +26,21 @@ fn object_at<M: Memory>(heap: &Heap, memory: &M, at: Addr) -> Result<Option<Obje
     Ok(found)
 }
 
-/// A heap of one chunk for two threads.
+/// A heap for two threads.
 fn shared() -> (Pool, Heap) {
-    let options = HeapOptions { threads: 2, in_place: true, ..HeapOptions::default() };
+    shared_of(HeapOptions::default())
+}
+
+/// A heap of one chunk, for two threads whose sessions share their space.
+fn shared_chunk() -> (Pool, Heap, SharedSpace) {
+    let options =
+        HeapOptions { bytes: CHUNK_BYTES, bytes_max: CHUNK_BYTES, ..HeapOptions::default() };
+    let (pool, heap) = shared_of(options);
+    (pool, heap, SharedSpace::default())
+}
+
+fn shared_of(options: HeapOptions) -> (Pool, Heap) {
+    let options = HeapOptions { threads: 2, in_place: true, ..options };
     let file = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
     let pool = Pool::temporary(options.pm_bytes(), &file).unwrap();
     let heap = Heap::create(&pool.memory(0), "reserved", 7, &options).unwrap();
@@ -198,6 +210,46 @@ fn a_session_in_a_transaction_keeps_what_that_has_taken() -> Result<(), HeapErro
     }
     one.take_up(paused).commit()?;
     assert!(heap.object_after(&memory[0], None)?.is_some());
+    Ok(())
+}
+
+/// The blocks of 1000 bytes that a session gets.
+fn all_blocks<M: Memory>(session: &mut Session<'_, M>) -> BTreeSet<Addr> {
+    std::iter::from_fn(|| session.transaction(|tx| tx.alloc(1000)).ok()).collect()
+}
+
+#[test]
+fn a_session_that_shares_its_space_returns_in_a_transaction_what_that_has_not_taken()
+-> Result<(), HeapError> {
+    for commits in [true, false] {
+        let (pool, heap, space) = shared_chunk();
+        let memory = [pool.memory(0), pool.memory(1)];
+        let (mut one, mut other) = (heap.join(&memory[0]), heap.join(&memory[1]));
+        one.share(&space);
+        other.share(&space);
+        let mut tx = one.start(Logging::Undo)?;
+        let at = tx.alloc(1000)?;
+        let paused = tx.pause();
+        assert_eq!(all_blocks(&mut other), BTreeSet::new(), "the only chunk is owned");
+        one.give_up_space();
+        let others = all_blocks(&mut other);
+        assert!(others.len() > 50 && !others.contains(&at), "{}, {at}", others.len());
+        other.give_up_space();
+        // It goes on in the same chunk, which is full, and gives up twice.
+        let mut tx = one.take_up(paused);
+        assert!(tx.alloc(1000).is_err());
+        let paused = tx.pause();
+        one.give_up_space();
+        let tx = one.take_up(paused);
+        if commits {
+            tx.commit()?
+        } else {
+            tx.abort()?
+        }
+        assert_eq!(object_at(&heap, &memory[0], at)?.is_some(), commits);
+        let free_again = if commits { BTreeSet::new() } else { BTreeSet::from([at]) };
+        assert_eq!(all_blocks(&mut other), free_again);
+    }
     Ok(())
 }
 

@@ -4,9 +4,10 @@
 //! A reservation is volatile: a crash frees it. Sessions that share a [`SharedSpace`] know
 //! of each other's, so that none hands out reserved space when it looks through a chunk.
 
-use crate::alloc::block::Block;
+use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk;
 use crate::alloc::size_class::{CHUNK_BYTES, Class};
+use crate::tx::buffers::Buffers;
 use crate::{Session, Tx, TxError};
 use rustc_hash::FxHashMap;
 use seawall_memory::{Addr, Memory};
@@ -149,13 +150,33 @@ impl<M: Memory> Session<'_, M> {
         self.blocks.adopted.fill(0);
     }
 
-    /// Returns the free space that this session has to all threads; the session goes on. Does
-    /// nothing while a transaction is in progress, or was left and is still to be rolled back: what
-    /// it has taken is free for all who look at its chunks.
+    /// Returns the free space that this session has to all threads; the session goes on. While a
+    /// transaction is in progress, or was left and is still to be rolled back, what it has taken is
+    /// free for all who look at its chunks: then only a session that [shares](Session::share) its
+    /// space returns some, and notes there what is taken, unless a defragmenter moves objects.
     pub fn give_up_space(&mut self) {
         self.sit();
         if !self.is_begun {
             self.disown();
+        } else if !self.heap.layout.numbers.moves
+            && let Some(space) = self.shared.clone()
+        {
+            self.note_taken(&space);
+            self.give_up_run();
+            self.disown_small();
+        }
+    }
+
+    /// Reserves the blocks that the transaction in progress has taken, until it ends.
+    fn note_taken(&mut self, space: &SharedSpace) {
+        let Buffers { taken, noted, published, .. } = &mut *self.buffers;
+        let new = taken[*noted..].iter().filter(|block| matches!(block.kind, Kind::Small(_)));
+        *noted = taken.len();
+        for block in new {
+            let reserved = Reserved { block: *block, is_published: true };
+            if space.near(block.chunk).insert(block.at, reserved).is_none() {
+                published.push(block.at);
+            }
         }
     }
 }

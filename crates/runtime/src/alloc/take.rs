@@ -11,7 +11,7 @@
 //! when its list is empty. A thread takes chunks without an owner (after a restart: all), then free
 //! ones, under a lock. Splitting a run of free chunks is a small transaction of its own.
 
-use crate::alloc::block::{Block, Blocks, Kind};
+use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::size_class::{Class, STATE_BYTES};
 use crate::{Session, TxError};
@@ -203,14 +203,15 @@ impl<M: Memory> Session<'_, M> {
             return false;
         }
         let start = self.heap.layout.chunk(chunk);
+        // Before the states: a reservation ends when the state of what it has become is stored.
+        let reserved = self.shared.clone();
+        let is_reserved = reserved.as_ref().map(|reserved| reserved.starts_in(chunk));
         let mut states = vec![0; class.blocks() as usize];
         self.memory.read(start, &mut states);
         let first = start.offset() + STATE_BYTES;
         let before = self.blocks.free[class.number()].len();
         let mine = self.buffers.taken.iter().filter(|block| block.chunk == chunk);
         let taken: FxHashSet<Addr> = mine.map(|block| block.at).collect();
-        let reserved = self.shared.clone();
-        let is_reserved = reserved.as_ref().map(|reserved| reserved.starts_in(chunk));
         for (block, state) in states.iter().enumerate().rev() {
             let at = Addr::pm(first + block as u64 * class.bytes());
             let is_free = *state == 0 && !is_reserved.as_ref().is_some_and(|is| is(at));
@@ -267,20 +268,25 @@ impl<M: Memory> Session<'_, M> {
     /// Gives up all chunks of this thread: others can adopt them.
     pub(crate) fn disown(&mut self) {
         self.give_up_run();
-        let Blocks { mine, shelves, adopted, .. } =
-            std::mem::replace(&mut *self.blocks, Blocks::new());
-        if self.shared.is_some() {
-            self.blocks.adopted = adopted;
-        }
-        for (number, (chunks, _)) in (0..).zip(mine) {
-            let class = Class::new(number).expect("a class");
-            chunks.into_iter().for_each(|chunk| self.give_up_chunk(class, chunk));
-        }
-        for chunk in shelves.chunks() {
+        self.disown_small();
+        for chunk in std::mem::take(&mut self.blocks.shelves).chunks() {
             self.is_given_up(chunk);
         }
         if self.heap.layout.numbers.moves {
             self.memory.fetch_add(self.heap.layout.orphans(), 1);
+        }
+    }
+
+    /// Gives up the chunks that have blocks of the classes.
+    pub(super) fn disown_small(&mut self) {
+        for number in 0..Class::COUNT {
+            self.blocks.free[number].clear();
+            if self.shared.is_none() {
+                self.blocks.adopted[number] = 0;
+            }
+            let class = Class::new(number as u64).expect("a class");
+            let (chunks, _) = std::mem::take(&mut self.blocks.mine[number]);
+            chunks.into_iter().for_each(|chunk| self.give_up_chunk(class, chunk));
         }
     }
 

@@ -100,8 +100,11 @@ pub(crate) struct Buffers {
     pub(crate) fresh: Ranges,
     /// The starts of blocks that the program flushes, in pools whose programs store in place.
     pub(crate) bare: Vec<Addr>,
-    /// The starts of reservations that the transaction publishes.
+    /// The starts of reservations that end with the transaction: those that it publishes, and of
+    /// blocks that it has taken in chunks that it gave up since.
     pub(crate) published: Vec<Addr>,
+    /// The number of blocks taken when it last gave up chunks.
+    pub(crate) noted: usize,
     /// Undo: what nested transactions overwrote in place.
     pub(super) was: Vec<(Addr, Vec<u8>)>,
     pub(super) depth: u32,
@@ -126,6 +129,7 @@ impl Buffers {
         self.bare.clear();
         self.kept.clear();
         self.published.clear();
+        self.noted = 0;
         self.was.clear();
         self.depth = 0;
         self.outer = 0;
