@@ -27,10 +27,9 @@ pub type LaneSession = Session<'static, NativeMemory<'static>>;
 
 /// Lanes that no transaction takes.
 const FOR_CALLS: usize = 8;
-/// One lane of those that keep their free space for so many chunks of the pool. Such a lane has a
-/// chunk of each size that its threads use, also while one of them waits for a lock, so these lanes
-/// leave most of the pool to the others, whatever the sizes.
-const CHUNKS_A_LANE: u64 = 64;
+/// One lane of those that keep their free space for so many chunks of the pool: more than it has of
+/// its own, as few programs use so many sizes.
+const CHUNKS_A_LANE: u64 = 16;
 
 /// How often an action that finds no room is tried again while no other lane returns its free
 /// space, and how long it waits each time: 10 ms in all.
@@ -164,11 +163,20 @@ impl Lanes {
     }
 
     #[inline]
-    fn take(&self, purpose: LanePurpose, mut preferred: usize) -> usize {
+    fn take(
+        &self,
+        purpose: LanePurpose,
+        mut preferred: usize,
+        before_waiting: impl FnOnce(),
+    ) -> usize {
         if preferred >= self.usual {
             preferred %= self.usual;
         }
-        if self.try_take(preferred) { preferred } else { self.take_other(purpose, preferred) }
+        if self.try_take(preferred) {
+            preferred
+        } else {
+            self.take_other(purpose, preferred, before_waiting)
+        }
     }
 
     fn try_any(&self, purpose: LanePurpose, preferred: usize) -> Option<usize> {
@@ -181,10 +189,16 @@ impl Lanes {
     }
 
     #[cold]
-    fn take_other(&self, purpose: LanePurpose, preferred: usize) -> usize {
+    fn take_other(
+        &self,
+        purpose: LanePurpose,
+        preferred: usize,
+        before_waiting: impl FnOnce(),
+    ) -> usize {
         if let Some(lane) = self.try_any(purpose, preferred) {
             return lane;
         }
+        before_waiting();
         let mut guard = self.lock();
         self.waiting.fetch_add(1, SeqCst);
         let lane = loop {
@@ -243,7 +257,25 @@ impl LaneGuard {
     /// or another thread has it. Waits while all are taken.
     #[inline]
     pub fn take(lanes: &'static Lanes, purpose: LanePurpose, preferred: usize) -> LaneGuard {
-        LaneGuard { lanes, number: lanes.take(purpose, preferred) }
+        LaneGuard::take_beside(lanes, purpose, preferred, || ())
+    }
+
+    /// As [`take`](LaneGuard::take), beside a transaction of this thread; `before_waiting` lets the
+    /// lane of that [return its free space](LaneGuard::give_up_space), which may be what the thread
+    /// that it waits for is short of.
+    #[inline]
+    pub fn take_beside(
+        lanes: &'static Lanes,
+        purpose: LanePurpose,
+        preferred: usize,
+        before_waiting: impl FnOnce(),
+    ) -> LaneGuard {
+        LaneGuard { lanes, number: lanes.take(purpose, preferred, before_waiting) }
+    }
+
+    /// Returns the lane's free space to all.
+    pub fn give_up_space(&mut self) {
+        self.lanes.give_up_space(self.number);
     }
 
     /// The number of the lane.

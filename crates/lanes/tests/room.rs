@@ -6,6 +6,7 @@ use seawall_native::{Pool, PoolOptions};
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapOptions, Logging, Paused, TxError};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 /// Four lanes, of which two are for transactions, in a pool with that many chunks.
 fn lanes(chunks: u64) -> &'static Lanes {
@@ -56,6 +57,23 @@ fn fill(lanes: &'static Lanes, bytes: u64) -> BTreeSet<Addr> {
     std::iter::from_fn(|| alloc().ok()).collect()
 }
 
+/// Four lanes in a pool so large that those for transactions keep their free space; so many of its
+/// chunks are free, none next to another.
+fn nearly_full(free: usize) -> &'static Lanes {
+    let lanes = lanes(130);
+    let full = fill(lanes, CHUNK_BYTES);
+    let mut lane = LaneGuard::take(lanes, LanePurpose::Call, 0);
+    for at in full.iter().step_by(50).take(free) {
+        lane.session().transaction(|tx| tx.free(*at)).unwrap();
+    }
+    drop(lane);
+    // For so many calls, a pool that was full is taken to be short of room.
+    for _ in 0..2000 {
+        drop(LaneGuard::take(lanes, LanePurpose::Call, 0));
+    }
+    lanes
+}
+
 #[test]
 fn an_open_transaction_leaves_the_rest_of_its_chunks_to_calls() {
     let all = fill(lanes(2), 1000).len();
@@ -72,18 +90,7 @@ fn an_open_transaction_leaves_the_rest_of_its_chunks_to_calls() {
 
 #[test]
 fn two_open_transactions_that_want_room_give_each_other_theirs() {
-    // So many that both lanes keep their free space.
-    let lanes = lanes(130);
-    let full = fill(lanes, CHUNK_BYTES);
-    let mut lane = LaneGuard::take(lanes, LanePurpose::Call, 0);
-    for at in full.iter().step_by(50).take(2) {
-        lane.session().transaction(|tx| tx.free(*at)).unwrap();
-    }
-    drop(lane);
-    // The pool is taken to be short of room for so many calls.
-    for _ in 0..2000 {
-        drop(LaneGuard::take(lanes, LanePurpose::Call, 0));
-    }
+    let lanes = nearly_full(2);
     let both = Barrier::new(2);
     std::thread::scope(|scope| {
         for (number, [first, then]) in [[1000, 3000], [3000, 1000]].into_iter().enumerate() {
@@ -98,5 +105,36 @@ fn two_open_transactions_that_want_room_give_each_other_theirs() {
                 open.commit();
             });
         }
+    });
+}
+
+#[test]
+fn a_thread_that_waits_for_a_lane_first_returns_what_its_transaction_keeps() {
+    let lanes = nearly_full(1);
+    let waits = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut open = Open::new(lanes, 0);
+            open.alloc(1000).unwrap();
+            waits.wait();
+            waits.wait();
+            let gives_up = || open.lane.give_up_space();
+            drop(LaneGuard::take_beside(lanes, LanePurpose::Call, 0, gives_up));
+            open.commit();
+        });
+        waits.wait();
+        let mut others = [(); 3].map(|()| LaneGuard::take(lanes, LanePurpose::Call, 0));
+        let mut alloc = || others[0].session().transaction(|tx| tx.alloc(1000));
+        let before = alloc();
+        waits.wait();
+        let end = Instant::now() + Duration::from_secs(5);
+        let after = loop {
+            let after = alloc();
+            if after.is_ok() || Instant::now() > end {
+                break after;
+            }
+        };
+        drop(others);
+        assert!(before.is_err() && after.is_ok(), "{before:?}, {after:?}");
     });
 }

@@ -10,7 +10,6 @@ use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{ACTION_HEAP, ACTION_MEM, Action, Oid, Pop, flags};
 use libc::c_int;
-use seawall_lanes::{LaneGuard, LanePurpose};
 use seawall_memory::Addr;
 
 /// What `data[0]` says.
@@ -71,7 +70,7 @@ fn reserve(pool: &'static ObjectPool, action: &mut Action, wanted: Wanted) -> Re
     }
     wanted.check()?;
     let wanted = wanted.in_class(pool)?;
-    let mut lane = LaneGuard::take(&pool.lanes, LanePurpose::Call, crate::thread::number());
+    let mut lane = pool.call_lane();
     let block = lane.with_room(|session| session.reserve(wanted.block_bytes()))?;
     let (at, usable) = (object::write_header(pool, block, wanted), wanted.usable());
     object::flush_header(pool, block, at);
@@ -111,7 +110,7 @@ fn publish(pool: &'static ObjectPool, actions: &[Action]) -> Result<(), Failure>
 }
 
 fn cancel(pool: &'static ObjectPool, actions: &[Action]) {
-    let mut lane = LaneGuard::take(&pool.lanes, LanePurpose::Call, crate::thread::number());
+    let mut lane = pool.call_lane();
     for action in actions {
         if let Ok(Meaning::Publish { block, .. }) = meaning(pool, action) {
             // What was published is none any more.

@@ -11,7 +11,7 @@ use crate::pool::ObjectPool;
 use crate::registry::by_pop;
 use crate::types::{OID_BYTES, Oid, Pop};
 use libc::c_int;
-use seawall_lanes::{LaneGuard, LanePurpose, NoRoom};
+use seawall_lanes::{LaneGuard, NoRoom};
 use std::collections::BTreeMap;
 
 /// `struct pobj_defrag_result`
@@ -76,7 +76,7 @@ unsafe fn defrag(
     let mut places = Places::of(places);
     // From the back of the pool: free blocks in front of it are used first.
     sorted.sort_by_key(|(oid, number)| (std::cmp::Reverse(oid.offset), *number));
-    let mut lane = LaneGuard::take(&pool.lanes, LanePurpose::Call, crate::thread::number());
+    let mut lane = pool.call_lane();
     lane.packing(|lane| move_all(pool, lane, &sorted, &mut places, moved))
 }
 

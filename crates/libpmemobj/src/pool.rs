@@ -237,12 +237,20 @@ impl ObjectPool {
         self.file.memory(self.heap.threads() as usize)
     }
 
+    /// A lane for one call.
+    #[inline]
+    pub(crate) fn call_lane(&'static self) -> LaneGuard {
+        let number = crate::thread::number();
+        let before_waiting = crate::tx::give_up_space;
+        LaneGuard::take_beside(&self.lanes, LanePurpose::Call, number, before_waiting)
+    }
+
     /// Runs a transaction of one call, atomic with respect to crashes.
     pub(crate) fn atomically<T>(
         &'static self,
         body: impl FnMut(&mut Tx<'_, 'static, NativeMemory<'static>>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut lane = LaneGuard::take(&self.lanes, LanePurpose::Call, crate::thread::number());
+        let mut lane = self.call_lane();
         self.atomically_in(&mut lane, body)
     }
 

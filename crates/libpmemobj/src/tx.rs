@@ -175,6 +175,16 @@ impl Running {
     }
 }
 
+/// Lets the transaction of this thread return the free space that it keeps, if there is one.
+#[cold]
+pub(crate) fn give_up_space() {
+    with(|tx| {
+        if let Some(running) = &mut tx.running {
+            running.lane.give_up_space();
+        }
+    });
+}
+
 /// Ends the process unless the thread is in a transaction that works.
 fn must_work(call: &str) {
     match with(|tx| tx.stage) {
