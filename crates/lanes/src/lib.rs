@@ -220,8 +220,13 @@ impl Lanes {
         self.lanes[number].returns.fetch_add(1, SeqCst);
     }
 
+    /// Whether a lane keeps its free space from one use to the next.
+    fn keeps_space(&self, number: usize) -> bool {
+        number < self.usual && self.short_for.load(SeqCst) == 0
+    }
+
     #[cold]
-    fn give_up_while_short(&self, number: usize) {
+    fn give_up_at_release(&self, number: usize) {
         self.give_up_space(number);
         let less = |left: usize| left.checked_sub(1);
         let _ = self.short_for.fetch_update(SeqCst, SeqCst, less);
@@ -249,6 +254,7 @@ fn for_all(lanes: usize) -> usize {
 /// A lane that this thread has, until it is dropped.
 pub struct LaneGuard {
     lanes: &'static Lanes,
+    purpose: LanePurpose,
     number: usize,
 }
 
@@ -257,20 +263,20 @@ impl LaneGuard {
     /// or another thread has it. Waits while all are taken.
     #[inline]
     pub fn take(lanes: &'static Lanes, purpose: LanePurpose, preferred: usize) -> LaneGuard {
-        LaneGuard::take_beside(lanes, purpose, preferred, || ())
+        LaneGuard { lanes, purpose, number: lanes.take(purpose, preferred, || ()) }
     }
 
-    /// As [`take`](LaneGuard::take), beside a transaction of this thread; `before_waiting` lets the
-    /// lane of that [return its free space](LaneGuard::give_up_space), which may be what the thread
-    /// that it waits for is short of.
+    /// As [`take`](LaneGuard::take), for a call beside a transaction of this thread;
+    /// `before_waiting` lets the lane of that [return its free space](LaneGuard::give_up_space),
+    /// which may be what the thread that it waits for is short of.
     #[inline]
     pub fn take_beside(
         lanes: &'static Lanes,
-        purpose: LanePurpose,
         preferred: usize,
         before_waiting: impl FnOnce(),
     ) -> LaneGuard {
-        LaneGuard { lanes, number: lanes.take(purpose, preferred, before_waiting) }
+        let purpose = LanePurpose::Call;
+        LaneGuard { lanes, purpose, number: lanes.take(purpose, preferred, before_waiting) }
     }
 
     /// Returns the lane's free space to all.
@@ -305,8 +311,8 @@ impl LaneGuard {
         if outcome.as_ref().is_err_and(E::is_no_room) {
             outcome = self.gathering(action);
         }
-        if self.number >= self.lanes.usual || self.lanes.short_for.load(SeqCst) > 0 {
-            // The transaction that goes on may wait long, for a lane or for a lock of the program.
+        // A transaction goes on, and may wait long, for a lane or for a lock of the program.
+        if self.purpose == LanePurpose::Transaction && !self.lanes.keeps_space(self.number) {
             self.lanes.give_up_space(self.number);
         }
         outcome
@@ -389,10 +395,8 @@ impl Drop for LaneGuard {
             // The fence of another thread would not wait for what this one has flushed.
             session.memory().drain();
         }
-        if self.lanes.short_for.load(SeqCst) > 0 {
-            self.lanes.give_up_while_short(self.number);
-        } else if self.number >= self.lanes.usual {
-            self.lanes.give_up_space(self.number);
+        if !self.lanes.keeps_space(self.number) {
+            self.lanes.give_up_at_release(self.number);
         }
         self.lanes.release(self.number);
     }

@@ -119,7 +119,7 @@ fn a_thread_that_waits_for_a_lane_first_returns_what_its_transaction_keeps() {
             waits.wait();
             waits.wait();
             let gives_up = || open.lane.give_up_space();
-            drop(LaneGuard::take_beside(lanes, LanePurpose::Call, 0, gives_up));
+            drop(LaneGuard::take_beside(lanes, 0, gives_up));
             open.commit();
         });
         waits.wait();

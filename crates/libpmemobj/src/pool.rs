@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::object;
 use crate::settings::{self, Settings};
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
-use seawall_lanes::{LaneGuard, LanePurpose, Lanes};
+use seawall_lanes::{LaneGuard, Lanes};
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
 use seawall_native::{
     DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolError,
@@ -240,9 +240,8 @@ impl ObjectPool {
     /// A lane for one call.
     #[inline]
     pub(crate) fn call_lane(&'static self) -> LaneGuard {
-        let number = crate::thread::number();
         let before_waiting = crate::tx::give_up_space;
-        LaneGuard::take_beside(&self.lanes, LanePurpose::Call, number, before_waiting)
+        LaneGuard::take_beside(&self.lanes, crate::thread::number(), before_waiting)
     }
 
     /// Runs a transaction of one call, atomic with respect to crashes.
