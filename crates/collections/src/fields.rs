@@ -17,8 +17,8 @@
 //! content in the map as a value, or link the objects from a field of pointers and keep their
 //! numbers in the map.
 //!
-//! In a [`Session`] (outside of a transaction) reading sees what is committed; in a transaction it
-//! sees that one's changes, too, and what it has read holds until the end.
+//! Outside of a transaction, by a [`View`] or a [`Session`], reading sees what is committed; in a
+//! transaction it sees that one's changes, too, and what it has read holds until the end.
 
 mod boxed;
 mod btree;
@@ -40,7 +40,7 @@ pub use text::{Text, TextField};
 pub use vector::{Vector, VectorField};
 
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::typed::{Persist, Ptr, Session, Tx};
+use seawall_runtime::typed::{Persist, Ptr, Session, Tx, View};
 use seawall_runtime::{AccessError, Session as HeapSession, Tx as HeapTx, TxError};
 
 mod sealed {
@@ -48,13 +48,14 @@ mod sealed {
 }
 
 impl<M: Memory> sealed::Sealed for Session<'_, '_, M> {}
+impl<M: Memory> sealed::Sealed for View<'_, '_, '_, M> {}
 impl<M: Memory> sealed::Sealed for Tx<'_, '_, '_, M> {}
 
-/// What can read: a [`Session`], or a [`Tx`].
+/// What can read: a [`View`] or [`Session`], or a [`Tx`].
 pub trait Access<'p>: sealed::Sealed {
     /// The machine.
     type Memory: Memory;
-    /// What a read can fail with: [`AccessError`] in a session, [`TxError`] in a transaction.
+    /// What a read can fail with: [`AccessError`] outside of transactions, [`TxError`] in one.
     type Error: std::error::Error + From<AccessError> + 'static;
 
     /// A copy of what `ptr` leads to.
@@ -73,24 +74,31 @@ pub trait Access<'p>: sealed::Sealed {
     ) -> Result<R, Self::Error>;
 }
 
-impl<'p, M: Memory> Access<'p> for Session<'p, '_, M> {
-    type Memory = M;
-    type Error = AccessError;
+/// What reads what is committed.
+macro_rules! reads_committed {
+    ($Reader:ty) => {
+        impl<'p, M: Memory> Access<'p> for $Reader {
+            type Memory = M;
+            type Error = AccessError;
 
-    fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, AccessError> {
-        self.get(ptr)
-    }
+            fn read<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<T, AccessError> {
+                self.get(ptr)
+            }
 
-    fn either<T: Persist<'p>, R>(
-        &mut self,
-        ptr: Ptr<'p, T>,
-        _: impl FnOnce(Addr, &mut HeapTx<'_, '_, M>) -> Result<R, TxError>,
-        outside: impl FnOnce(Addr, &mut HeapSession<'_, M>) -> Result<R, AccessError>,
-    ) -> Result<R, AccessError> {
-        let (at, session) = self.place(ptr)?;
-        outside(at, session)
-    }
+            fn either<T: Persist<'p>, R>(
+                &mut self,
+                ptr: Ptr<'p, T>,
+                _: impl FnOnce(Addr, &mut HeapTx<'_, '_, M>) -> Result<R, TxError>,
+                outside: impl FnOnce(Addr, &mut HeapSession<'_, M>) -> Result<R, AccessError>,
+            ) -> Result<R, AccessError> {
+                let (at, session) = self.place(ptr)?;
+                outside(at, session)
+            }
+        }
+    };
 }
+reads_committed!(Session<'p, '_, M>);
+reads_committed!(View<'p, '_, '_, M>);
 
 impl<'p, M: Memory> Access<'p> for Tx<'p, '_, '_, M> {
     type Memory = M;

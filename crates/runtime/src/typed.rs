@@ -132,6 +132,7 @@ mod session;
 mod thread;
 mod tx;
 pub(crate) mod types;
+mod view;
 
 pub use crate::heap::type_table::TypeInfo;
 pub use crate::persist::{Branded, Bytes, Persist};
@@ -143,9 +144,10 @@ pub use seawall_derive::{Persist, PersistOfSeawall};
 pub use session::Session;
 pub use thread::{Suspended, Thread};
 pub use tx::Tx;
+pub use view::View;
 
 use crate::defrag::grace::Shared;
-use crate::defrag::scope::View;
+use crate::defrag::scope;
 use crate::flaws::Planted;
 use crate::heap::layout::Layout;
 use crate::heap::type_table;
@@ -170,7 +172,7 @@ pub mod derived {
 pub struct Pool<'p, R> {
     heap: Heap,
     recovered: Recovered,
-    view: View,
+    view: scope::View,
     brand: Brand<'p>,
     root: PhantomData<fn() -> R>,
 }
@@ -190,7 +192,7 @@ impl<R> fmt::Debug for Pool<'_, R> {
 }
 
 impl<'p, R: Persist<'p>> Pool<'p, R> {
-    fn of(heap: Heap, recovered: Recovered, view: View) -> Pool<'p, R> {
+    fn of(heap: Heap, recovered: Recovered, view: scope::View) -> Pool<'p, R> {
         Pool { heap, recovered, view, brand: PhantomData, root: PhantomData }
     }
 

@@ -4,7 +4,7 @@
 use seawall::{
     Access, BTree, BTreeField, Boxed, BoxedField, Branded, Bytes, Domain, Entries, Error, Field,
     Item, Logging, Map, MapField, Memory, OpenError, Options, OrderedKey, Persist, Pool, Ptr,
-    ReadError, Session, Tx,
+    ReadError, Tx, View,
 };
 use std::path::Path;
 
@@ -49,7 +49,7 @@ fn latest<'p, A: Access<'p>, K: OrderedKey>(
 
 /// For reads only.
 fn logo<'p, M: Memory>(
-    view: &mut Session<'p, '_, M>,
+    view: &mut View<'p, '_, '_, M>,
     shop: Ptr<'p, Shop>,
 ) -> Result<Vec<u8>, ReadError> {
     Ok(shop.at(Shop::LOGO).get(view)?.unwrap_or_default())

@@ -71,7 +71,7 @@ pub use seawall_collections::fields::{
 };
 pub use seawall_memory::Memory;
 pub use seawall_native::{Domain, Durability};
-pub use seawall_runtime::typed::{Branded, Bytes, Field, Ptr, Session, Tx};
+pub use seawall_runtime::typed::{Branded, Bytes, Field, Ptr, Tx, View};
 pub use seawall_runtime::{AccessError as ReadError, HeapError, Logging, TxError as Error};
 #[cfg(feature = "simulate")]
 pub use seawall_sim::{Permission, PersistDesign, WriteBacks};

@@ -1,7 +1,7 @@
 //! A pool in a file: opened by its path and the type of its root, and nothing else.
 
 use crate::thread::{BEHIND_BYTES, Thread};
-use crate::{Branded, Domain, Durability, Error, HeapError, Logging, OpenError, Ptr, Session, Tx};
+use crate::{Branded, Domain, Durability, Error, HeapError, Logging, OpenError, Ptr, Tx, View};
 use seawall_memory::Image;
 use seawall_native::{NativeMemory, Needs, Pool as File, PoolError, PoolOptions};
 use seawall_runtime::{Heap, HeapOptions, typed};
@@ -204,7 +204,7 @@ impl<R: Branded> Pool<R> {
     pub fn read<T, E>(
         &self,
         body: impl for<'p, 'm> FnOnce(
-            &mut Session<'p, 'm, NativeMemory<'m>>,
+            &mut View<'p, '_, 'm, NativeMemory<'m>>,
             Ptr<'p, R::In<'p>>,
         ) -> Result<T, E>,
     ) -> Result<T, E> {

@@ -1,7 +1,7 @@
 //! A thread that works in a pool, on whatever machine.
 
 use crate::lock::PoolLock;
-use crate::{Branded, Error, HeapError, Logging, Ptr, Session, Tx};
+use crate::{Branded, Error, HeapError, Logging, Ptr, Tx, View};
 use seawall_collections::fields::DRAM_BYTES;
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, typed};
@@ -81,10 +81,10 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// What `body` returns.
     pub fn read<T, E>(
         &mut self,
-        body: impl for<'p> FnOnce(&mut Session<'p, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,
+        body: impl for<'p> FnOnce(&mut View<'p, '_, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,
     ) -> Result<T, E> {
         let _held = self.lock.map(|lock| lock.read(self.memory));
-        self.thread.enter(body)
+        self.thread.enter(|session, root| body(&mut View::of(session), root))
     }
 
     /// Reports to the outside world that operation `number` of this thread is done: a crash after
@@ -106,8 +106,4 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
         self.thread.untyped().retire();
     }
 
-    /// The memory below.
-    pub fn memory(&self) -> &'m M {
-        self.memory
-    }
 }

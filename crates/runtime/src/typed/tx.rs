@@ -31,11 +31,6 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
         self.tx.kind()
     }
 
-    /// The memory below.
-    pub fn memory(&self) -> &M {
-        self.tx.memory()
-    }
-
     /// What the transaction has changed so far.
     #[doc(hidden)]
     pub fn changed(&self) -> Changed {
