@@ -31,7 +31,13 @@
 //! **Transactions** happen wholly or not at all: what one changes, allocates and frees is durable
 //! when [`transaction`](Thread::transaction) returns `Ok`, and undone when its closure fails or
 //! panics, or the program is killed before. They exclude each other and [`read`](Thread::read)s
-//! that are in progress; several reads run at once.
+//! that are in progress; several reads run at once. Neither starves the other: whoever waits gets
+//! a turn. A read is lent a [`View`], which can do nothing else.
+//!
+//! **Freed objects**: [`free`](Tx::free) takes any pointer to the object, and others may be kept.
+//! One that is followed later reads, and in a transaction changes, whatever is there by then,
+//! pointers included, so a program that frees clears the pointers in the same transaction.
+//! [`View::reach`] finds those that it forgot.
 //!
 //! **Errors**: a read can fail with [`ReadError`], a transaction with [`Error`], and [`open`] with
 //! [`OpenError`]. `?` turns the first into the second. A function that reads in both returns the

@@ -105,5 +105,4 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     pub(crate) fn settle(&mut self) {
         self.thread.untyped().retire();
     }
-
 }
