@@ -67,9 +67,9 @@ impl Settings {
 
     /// What the program has said of a class.
     pub(crate) fn described_class(&self, which: &str) -> Result<ClassDescription, Failure> {
-        let number: c_uint = which.parse().map_err(|_| unknown(which))?;
+        let number = class_number(which)?;
         let lists = self.lists();
-        let found = lists.classes.iter().find(|class| class.number == number);
+        let found = lists.classes.iter().find(|class| u64::from(class.number) == number);
         let none = || Failure::new(libc::ENOENT, format!("no allocation class {number}"));
         found.copied().ok_or_else(none)
     }
@@ -85,17 +85,22 @@ impl Settings {
         let is_free =
             |number: u64| lists.classes.iter().all(|class| u64::from(class.number) != number);
         let number = match which {
-            "new" => (FIRST_CLASS..=CLASSES_MAX).find(|number| is_free(*number)),
-            _ => which.parse().ok().filter(|number| *number <= CLASSES_MAX),
+            "new" => (FIRST_CLASS..=CLASSES_MAX)
+                .find(|number| is_free(*number))
+                .ok_or_else(|| Failure::invalid("all numbers of allocation classes are taken"))?,
+            _ => class_number(which)?,
         };
-        let none = || Failure::invalid("no such allocation class, or no more");
-        let number = number.ok_or_else(none)?;
+        if number < FIRST_CLASS || !is_free(number) {
+            let text = format!("allocation class {number} is there already; \"new\" finds a number");
+            return Err(Failure::new(libc::EEXIST, text));
+        }
         let is_same = |class: &ClassDescription| {
             (class.unit_bytes, class.header) == (wanted.unit_bytes, wanted.header)
                 && class.alignment == wanted.alignment
         };
-        if number < FIRST_CLASS || !is_free(number) || lists.classes.iter().any(is_same) {
-            return Err(Failure::new(libc::EEXIST, "there is such an allocation class"));
+        if let Some(same) = lists.classes.iter().find(|class| is_same(class)) {
+            let text = format!("allocation class {} has that size and header", same.number);
+            return Err(Failure::invalid(text));
         }
         let made = ClassDescription { number: number as c_uint, ..wanted };
         lists.classes.push(made);
@@ -154,9 +159,22 @@ impl ClassDescription {
     }
 }
 
-/// The first number of a class that a program makes.
-const FIRST_CLASS: u64 = 128;
+/// The first number of a class that a program makes: as many as PMDK's heap has by itself.
+const FIRST_CLASS: u64 = 54;
 const CLASSES_MAX: u64 = 254;
+
+/// The number of a class, as a program writes it.
+fn class_number(text: &str) -> Result<u64, Failure> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(unknown(text));
+    }
+    let outside = || {
+        let text = format!("allocation class {text}: the numbers are 0 to {CLASSES_MAX}");
+        Failure::new(libc::ERANGE, text)
+    };
+    text.parse().ok().filter(|number| *number <= CLASSES_MAX).ok_or_else(outside)
+}
 
 /// The width of a number, to C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
