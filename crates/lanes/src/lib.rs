@@ -124,9 +124,13 @@ impl Lanes {
         }
     }
 
-    /// Ends all sessions, when no thread uses the pool any more; its logs are empty then.
+    /// Ends all sessions, when no thread uses the pool any more; its logs are empty then. Of a pool
+    /// that is the parent's, in the child of a fork, nothing is touched: its sessions are given up.
     pub fn end(self) {
         let Lanes { file, heap, lanes, .. } = self;
+        if file.is_inherited() {
+            return std::mem::forget(lanes);
+        }
         for Lane { memory, session, .. } in lanes {
             if let Some(session) = session.into_inner() {
                 session.leave();
@@ -389,6 +393,9 @@ impl LaneGuard {
 
 impl Drop for LaneGuard {
     fn drop(&mut self) {
+        if self.lanes.file.is_inherited() {
+            return;
+        }
         let place = self.lanes.lanes[self.number].session.get();
         // SAFETY: this guard alone has the lane.
         if let Some(session) = unsafe { &*place } {

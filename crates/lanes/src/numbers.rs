@@ -1,21 +1,27 @@
 //! Numbers of threads, small and used again: the lanes that threads prefer.
 
+use seawall_native::OfProcess;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The numbers that threads have given back, and the least that none has had.
-#[derive(Debug)]
-pub struct ThreadNumbers(Mutex<(BTreeSet<usize>, usize)>);
+type Numbers = Mutex<(BTreeSet<usize>, usize)>;
+
+/// The numbers of a process. In the child of a fork they begin anew, as a thread that did not come
+/// along may have locked those of the parent; two threads may have one number then, as a preferred
+/// lane is no promise.
+pub struct ThreadNumbers(OfProcess<Numbers>);
 
 impl ThreadNumbers {
     /// None is taken.
     #[allow(clippy::new_without_default, reason = "for statics, which no default makes")]
     pub const fn new() -> ThreadNumbers {
-        ThreadNumbers(Mutex::new((BTreeSet::new(), 0)))
+        ThreadNumbers(OfProcess::new())
     }
 
     fn lock(&self) -> MutexGuard<'_, (BTreeSet<usize>, usize)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let numbers = self.0.get_or_make(Numbers::default);
+        numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the least that is free.

@@ -7,6 +7,7 @@
 //! no simulated time. Machines that run their threads themselves, as fibers, have no slots: they
 //! start each thread once, and stop all when one panics.
 
+use crate::Process;
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,6 +30,7 @@ static MEMORIES: AtomicU64 = AtomicU64::new(1);
 #[derive(Debug)]
 pub struct ThreadSlots {
     memory: u64,
+    process: Process,
     taken: Mutex<Taken>,
 }
 
@@ -53,6 +55,7 @@ pub struct ThreadSlot {
     place: Arc<Place>,
     number: u64,
     turn: u64,
+    process: Process,
     /// Not `Send`: it stays on the thread of the system that took it.
     stays: PhantomData<*const ()>,
 }
@@ -85,8 +88,20 @@ impl ThreadSlots {
     /// The slots of a new memory, which differs from all memories that this process has had.
     #[allow(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> ThreadSlots {
+        ThreadSlots::of(Process::ANY)
+    }
+
+    /// As [`new`](ThreadSlots::new), of a memory that belongs to one process.
+    pub fn of(process: Process) -> ThreadSlots {
         let memory = MEMORIES.fetch_add(1, Relaxed);
-        ThreadSlots { memory, taken: Mutex::default() }
+        ThreadSlots { memory, process, taken: Mutex::default() }
+    }
+
+    /// Whether the memory is that of another process, from which this one was forked: only dropping
+    /// what leads to it is allowed.
+    #[inline]
+    pub fn are_inherited(&self) -> bool {
+        !self.process.is_this()
     }
 
     /// The number of the memory, unique in this process.
@@ -121,18 +136,25 @@ impl ThreadSlots {
         };
         turns.resize(turns.len().max(thread + 1), 0);
         turns[thread] += 1;
-        Ok(ThreadSlot { place, number, turn: turns[thread], stays: PhantomData })
+        let (turn, process) = (turns[thread], self.process);
+        Ok(ThreadSlot { place, number, turn, process, stays: PhantomData })
     }
 }
 
 /// The slots of a copy of the memory, all free: of the image that a simulated crash left.
 impl Clone for ThreadSlots {
     fn clone(&self) -> ThreadSlots {
-        ThreadSlots { memory: self.memory, taken: Mutex::default() }
+        ThreadSlots { memory: self.memory, process: self.process, taken: Mutex::default() }
     }
 }
 
 impl ThreadSlot {
+    /// As [`ThreadSlots::are_inherited`].
+    #[inline]
+    pub fn is_inherited(&self) -> bool {
+        !self.process.is_this()
+    }
+
     /// Whether no other session has taken the slot over.
     #[inline]
     pub fn is_held(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::cpu;
 use crate::flush::{self, FlushKind};
 use crate::map::Mapping;
 use crate::memory::TimeStamps;
+use crate::process::this_process;
 use crate::raw::raw_flush;
 use crate::wait;
 use seawall_memory::{Addr, Clock, Fence, Handles, LINE_BYTES, Memory, ThreadSlots, Width};
@@ -37,7 +38,7 @@ impl RawHandles {
     /// When the system has no memory.
     pub unsafe fn new(flush: FlushKind) -> io::Result<RawHandles> {
         let dram = Mapping::anonymous(0)?;
-        Ok(RawHandles { dram, flush, slots: ThreadSlots::new() })
+        Ok(RawHandles { dram, flush, slots: ThreadSlots::of(this_process()) })
     }
 }
 

@@ -32,8 +32,12 @@ pub enum PoolError {
         /// The file.
         path: String,
     },
-    /// Another process, or another pool of this one, has it open.
-    #[error("{path}: in use by another process; wait until that ends, or stop it")]
+    /// Another process, or another pool of this one, has it open; also one that this process has
+    /// inherited in a fork and not dropped.
+    #[error(
+        "{path}: in use by another process, or open in this one; wait until that ends or stop it, \
+         or close it here"
+    )]
     InUse {
         /// The file.
         path: String,
@@ -108,6 +112,15 @@ pub enum PoolError {
         path: String,
         /// What is wrong with it.
         why: String,
+    },
+    /// This process was forked from the one that opened it.
+    #[error(
+        "{path}: opened before this process was forked (fork, daemon), and not its own; open a \
+         pool in the process that uses it"
+    )]
+    Inherited {
+        /// The file.
+        path: String,
     },
     /// Anything else that the system refused.
     #[error("{path}: cannot {action}: {source}")]

@@ -38,6 +38,7 @@ mod flush;
 mod map;
 mod memory;
 mod pool;
+mod process;
 mod raw;
 mod signals;
 mod space;
@@ -56,6 +57,7 @@ pub use flush::{FLUSH_VARIABLE, Flush, FlushError, FlushKind};
 pub use map::page_bytes;
 pub use memory::{Counters, NativeMemory};
 pub use pool::{Needs, POOL_BYTES_MIN, Pool, PoolOptions};
+pub use process::{OfProcess, this_process};
 pub use raw::{
     PAST_CACHES_BYTES, RawEdges, move_flags, raw_copy, raw_fence, raw_fill, raw_flush,
     raw_goes_past_caches, raw_sync,

@@ -6,6 +6,7 @@
 //! the middle of a store.
 
 use crate::domain::Medium;
+use crate::process::NotInherited;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use std::fs::File;
 use std::io;
@@ -16,6 +17,7 @@ pub(crate) struct Mapping {
     base: *mut u8,
     bytes: u64,
     sync: bool,
+    not_inherited: Option<NotInherited>,
 }
 
 // SAFETY: the mapping belongs to nobody's stack, and all access to it is by atomics or by the
@@ -29,14 +31,14 @@ impl Mapping {
     pub(crate) fn of_file(file: &File, bytes: u64) -> io::Result<Mapping> {
         let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if let Some(base) = map_sync(file, len) {
-            return Ok(Mapping { base, bytes, sync: true });
+            return Ok(Mapping { base, bytes, sync: true, not_inherited: None });
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: no address is asked for, so that no existing mapping is replaced.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)?
         };
-        Ok(Mapping { base: base.cast(), bytes, sync: false })
+        Ok(Mapping { base: base.cast(), bytes, sync: false, not_inherited: None })
     }
 
     /// Maps `bytes` of zeroed memory; untouched pages cost nothing.
@@ -46,14 +48,27 @@ impl Mapping {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: no address is asked for, so that no existing mapping is replaced.
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, flags)? };
-        Ok(Mapping { base: base.cast(), bytes, sync: false })
+        Ok(Mapping { base: base.cast(), bytes, sync: false, not_inherited: None })
+    }
+
+    /// Keeps it from the children of this process, where an access to these addresses ends them
+    /// (SIGSEGV).
+    pub(crate) fn not_inherited(mut self) -> Mapping {
+        // SAFETY: it is a mapping of ours.
+        self.not_inherited = Some(unsafe { NotInherited::new(self.base, self.len()) });
+        self
+    }
+
+    /// Bytes that are mapped.
+    fn len(&self) -> usize {
+        self.bytes.max(1) as usize
     }
 
     /// Makes anonymous memory longer, if it is not so long; it may be somewhere else then.
     pub(crate) fn lengthen(&mut self, bytes: u64) -> io::Result<()> {
         let bytes = bytes.max(self.bytes);
         let len = usize::try_from(bytes.max(1)).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let before = self.bytes.max(1) as usize;
+        let before = self.len();
         #[cfg(target_os = "linux")]
         {
             let flags = rustix::mm::MremapFlags::MAYMOVE;
@@ -64,10 +79,15 @@ impl Mapping {
         }
         #[cfg(not(target_os = "linux"))]
         {
-            let longer = Mapping::anonymous(len as u64)?;
+            let mut longer = Mapping::anonymous(len as u64)?;
             // SAFETY: both are mapped for at least `before` bytes, and apart.
             unsafe { std::ptr::copy_nonoverlapping(self.base, longer.base, before) };
-            *self = longer;
+            std::mem::swap(&mut self.base, &mut longer.base);
+            std::mem::swap(&mut self.bytes, &mut longer.bytes);
+        }
+        if let Some(kept) = &self.not_inherited {
+            // SAFETY: it is a mapping of ours.
+            unsafe { kept.set(self.base, len) };
         }
         Ok(())
     }
@@ -88,9 +108,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.not_inherited.as_ref().is_some_and(NotInherited::is_inherited) {
+            // It is not there. Whatever is at its addresses is something else.
+            return;
+        }
         // SAFETY: these are the base and length of a mapping of ours, and handles borrow it. An
         // error leaves it mapped, which does no harm.
-        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes.max(1) as usize) };
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.len()) };
     }
 }
 

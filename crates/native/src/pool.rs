@@ -50,6 +50,10 @@ pub struct Needs {
 /// Dropping makes nothing durable: what was drained is, what was not is not. The lock keeps out
 /// other pools only: if another program truncates the file, the next access ends this process
 /// (SIGBUS).
+///
+/// It belongs to the process that opened it. One forked from that has neither its bytes nor its
+/// lock: there dropping it changes nothing, growing is an error, and an access by a handle or by
+/// address ends that process (SIGSEGV). A program that calls `daemon` opens its pools after that.
 pub struct Pool {
     space: Space,
     dram: Mapping,
@@ -187,7 +191,7 @@ impl Pool {
         let space = Space::new(locked, name.to_string(), bytes, options.bytes_max)?;
         let dram = Mapping::anonymous(options.dram_bytes);
         let fail = |error| explain(name, "get memory beside it", options.dram_bytes, error);
-        let dram = dram.map_err(fail)?;
+        let dram = dram.map_err(fail)?.not_inherited();
         let medium = map::medium(space.file(), space.mapping());
         let caches_persist = caches_persist_here();
         let domain = wanted.unwrap_or_else(|| Domain::fitting(medium, caches_persist));
@@ -198,7 +202,7 @@ impl Pool {
         };
         let flushes = flush.kind != FlushKind::None;
         let durability = Durability::of(medium, domain, flushes, caches_persist);
-        let (slots, sleepers) = (ThreadSlots::new(), Sleepers::default());
+        let (slots, sleepers) = (ThreadSlots::of(space.process()), Sleepers::default());
         Ok(Pool { space, dram, flush, domain, durability, slots, sleepers })
     }
 
@@ -206,6 +210,13 @@ impl Pool {
     pub fn memory(&self, thread: usize) -> NativeMemory<'_> {
         let who = (thread, &self.slots, &self.sleepers);
         NativeMemory::new(&self.space, &self.dram, self.flush.kind, self.domain, who)
+    }
+
+    /// Whether this process was forked from the one that opened the pool. Then it may drop it, and
+    /// nothing else: an access ends it (SIGSEGV).
+    #[inline]
+    pub fn is_inherited(&self) -> bool {
+        self.slots.are_inherited()
     }
 
     /// Where the pool's first byte is mapped: for programs that hold pointers into it, which store

@@ -8,8 +8,10 @@
 
 use crate::error::{PoolError, explain};
 use crate::map::{self, Mapping};
+use crate::process::this_process;
 #[cfg(target_os = "linux")]
 use crate::stores::Window;
+use seawall_memory::Process;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -32,13 +34,13 @@ pub(crate) struct Space {
 /// lock is one for both, and the parent's.
 pub(crate) struct LockedFile {
     file: File,
-    process: u32,
+    process: Process,
 }
 
 impl LockedFile {
     pub(crate) fn lock(file: File, name: &str) -> Result<LockedFile, PoolError> {
         match file.try_lock() {
-            Ok(()) => Ok(LockedFile { file, process: std::process::id() }),
+            Ok(()) => Ok(LockedFile { file, process: this_process() }),
             Err(TryLockError::WouldBlock) => Err(PoolError::InUse { path: name.to_string() }),
             Err(TryLockError::Error(source)) => Err(explain(name, "lock it", 0, source)),
         }
@@ -51,7 +53,7 @@ impl LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
+        if self.process.is_this() {
             // If this fails, closing the file does it.
             let _ = self.file.unlock();
         }
@@ -73,6 +75,7 @@ impl Space {
         map::reserve(file.file(), 0, bytes).map_err(fail("allocate its space", bytes))?;
         let mapped = bytes.max(bytes_max);
         let mapping = Mapping::of_file(file.file(), mapped).map_err(fail("map it", mapped))?;
+        let mapping = mapping.not_inherited();
         Ok(Space { mapping, bytes: bytes.into(), growing: Mutex::new(()), name, file })
     }
 
@@ -83,6 +86,11 @@ impl Space {
 
     pub(crate) fn file(&self) -> &File {
         self.file.file()
+    }
+
+    /// The process that has it.
+    pub(crate) fn process(&self) -> Process {
+        self.file.process
     }
 
     /// What of it may be watched for stores.
@@ -99,6 +107,9 @@ impl Space {
     /// Makes it at least `bytes` long, in whole pages; durable when it returns. After an error it
     /// is as it was.
     pub(crate) fn grow(&self, bytes: u64) -> Result<(), PoolError> {
+        if !self.process().is_this() {
+            return Err(PoolError::Inherited { path: self.name.clone() });
+        }
         // Whoever panicked while growing left the size as it was.
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.bytes();

@@ -10,7 +10,7 @@ use super::threads::Waker;
 use super::{
     BATCH_LINES, BELLS, CLAIMED, DONE, Fifo, PUSHED, Ribbon, count_of, generation_of, word_of,
 };
-use seawall_memory::{Addr, Fence, Line, Memory, MemoryExt, lines_of};
+use seawall_memory::{Addr, Fence, Line, Memory, MemoryExt, ThreadSlots, lines_of};
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
@@ -38,8 +38,8 @@ struct Way {
 ///
 /// It promises exactly what [`Memory`] does: what was flushed is durable after the thread's next
 /// drain, ordered by its next order, and by a locked operation where the machine below orders it by
-/// one. Dropping it drains, unless the thread is panicking: a request that no fence followed was
-/// promised nothing. `H` holds the handle below: a reference, or a box that owns it.
+/// one. Dropping it drains, unless the thread is panicking or the memory is that of the process that
+/// this one was forked from: a request that no fence followed was promised nothing. `H` holds the handle below: a reference, or a box that owns it.
 pub struct RibbonMemory<'m, H: Deref<Target: Memory>> {
     memory: H,
     ribbon: Ribbon,
@@ -400,7 +400,8 @@ impl<'m, H: Deref<Target: Memory>> RibbonMemory<'m, H> {
 
 impl<H: Deref<Target: Memory>> Drop for RibbonMemory<'_, H> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        let is_inherited = self.memory.slots().is_some_and(ThreadSlots::are_inherited);
+        if is_inherited || std::thread::panicking() {
             return;
         }
         self.settle();

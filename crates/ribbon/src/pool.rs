@@ -34,10 +34,8 @@
 //! `Ribbon::auto().early(EarlySource::Auto)` has lines cleaned before their flush is asked for.
 //! Unless the source is the hook, one more thread does that, the cleaner.
 //!
-//! The child of a fork has the pool and none of its flushers: what they had taken on its owners do
-//! after a while, and everything from then on. If [`RibbonOptions::early`] is the hook, neither
-//! sees the other's owner words: then parent and child must not store to lines that the other one
-//! stores to or flushes, before the fork or after it.
+//! The child of a fork has none of the flushers, and the pool below can be its parent's
+//! (`ThreadSlots::are_inherited`): it may drop handles and pool, which waits for nothing.
 
 use super::cleaner::CleanerThread;
 use super::source::{EarlyRibbon, EarlySource, Taken};
@@ -46,7 +44,7 @@ use super::{
     CleanerCounters, EarlyStores, Mode, Ribbon, RibbonCounts, RibbonError, RibbonMemory,
     RibbonOptions, THREADS_MAX,
 };
-use seawall_memory::{FlushBy, Handles, StoreSource};
+use seawall_memory::{FlushBy, Handles, Memory, StoreSource, ThreadSlots};
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -99,7 +97,6 @@ pub struct RibbonPool<P: Handles + 'static> {
     early: Option<Taken>,
     off: Option<String>,
     started: Instant,
-    process: u32,
 }
 
 /// What a [`RibbonPool`] has done since it was opened, and does now. Read while threads go on, so
@@ -199,10 +196,8 @@ impl<P: Handles + 'static> RibbonPool<P> {
             flushers.push(started);
             Some(thread)
         });
-        let (started, process) = (Instant::now(), std::process::id());
-        let cleaner = None;
-        let mut pool =
-            RibbonPool { below, ribbon, crew, flushers, cleaner, early, off, started, process };
+        let (started, cleaner) = (Instant::now(), None);
+        let mut pool = RibbonPool { below, ribbon, crew, flushers, cleaner, early, off, started };
         if let Some(EarlySource::Machine(asked)) = taken {
             let cleaner = CleanerThread::start(&pool.below, &pool.ribbon, asked);
             let fail =
@@ -250,13 +245,16 @@ impl<P: Handles + 'static> RibbonPool<P> {
         self.early.as_ref()
     }
 
-    /// What has been done, and what is going on; any thread may ask at any time.
+    /// What has been done, and what is going on; any thread may ask at any time. In the child of a
+    /// fork all of it is 0.
     pub fn counters(&self) -> RibbonCounters {
+        if self.is_inherited() {
+            return RibbonCounters::default();
+        }
         let counts = self.ribbon.counts(&self.below.handle(0));
         let lost = self.crew.lost();
-        let is_forked = self.is_forked();
-        let cleaner = self.cleaner.as_ref().filter(|_| !is_forked).map(CleanerThread::counters);
-        let flushers = if is_forked { 0 } else { counts.active.saturating_sub(lost) };
+        let cleaner = self.cleaner.as_ref().map(CleanerThread::counters);
+        let flushers = counts.active.saturating_sub(lost);
         RibbonCounters {
             at: self.started.elapsed(),
             depth: counts.depth,
@@ -270,15 +268,15 @@ impl<P: Handles + 'static> RibbonPool<P> {
     }
 
     /// True in the child of a fork, where no other thread came along.
-    fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+    fn is_inherited(&self) -> bool {
+        self.below.handle(0).slots().is_some_and(ThreadSlots::are_inherited)
     }
 }
 
 impl<P: Handles + 'static> Drop for RibbonPool<P> {
     fn drop(&mut self) {
         let (flushers, cleaner) = (std::mem::take(&mut self.flushers), self.cleaner.take());
-        if self.is_forked() {
+        if self.is_inherited() {
             return std::mem::forget((flushers, cleaner));
         }
         self.crew.end();

@@ -3,10 +3,8 @@
 //! A flusher that has had nothing to do for a while sleeps, and an owner that has work wakes it: an
 //! idle Ribbon takes no processor. Threads end with the body that they are started for, however it
 //! ends. One that panics is counted, and its work is done by the owners, given that the options
-//! have a patience. A forked child has none of the threads: there, too, owners do their work, and
-//! nothing that a lost thread may have held is ever waited for (threads park; there is no lock).
-//! But it must end inside the body, behind which the flushers are waited for; a
-//! [`RibbonPool`](super::RibbonPool) knows that they are not there.
+//! have a patience. A forked child has none of the threads, and must end inside the body, behind
+//! which they are waited for; a [`RibbonPool`](super::RibbonPool) knows that they are not there.
 //!
 //! ```
 //! use seawall_memory::{Addr, Memory, MemoryExt};

@@ -279,7 +279,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         let outcome = inner(self);
         self.session.buffers.depth -= 1;
         self.session.buffers.outer = outer;
-        if outcome.is_err() {
+        if outcome.is_err() && !self.session.is_inherited() {
             self.return_to(&mark);
         }
         outcome

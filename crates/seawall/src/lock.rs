@@ -157,8 +157,13 @@ impl PoolLock {
 
 impl<M: Memory> Drop for Held<'_, M> {
     fn drop(&mut self) {
-        // A machine that ends with this thread takes no more accesses.
-        if std::thread::panicking() && self.memory.slots().is_none() {
+        // A machine that ends with this thread takes no more accesses; in the child of a fork the
+        // lock is the parent's.
+        let goes_on = match self.memory.slots() {
+            Some(slots) => !slots.are_inherited(),
+            None => !std::thread::panicking(),
+        };
+        if !goes_on {
             return;
         }
         let before = self.memory.fetch_add(self.word, RELEASE.wrapping_sub(self.held));

@@ -1,7 +1,9 @@
 //! A pool in a file: opened by its path and the type of its root, and nothing else.
 
 use crate::thread::{BEHIND_BYTES, Thread};
-use crate::{Branded, Domain, Durability, Error, HeapError, Logging, OpenError, Ptr, Tx, View};
+use crate::{
+    Branded, Domain, Durability, Error, HeapError, Logging, OpenError, Ptr, ReadError, Tx, View,
+};
 use seawall_memory::Image;
 use seawall_native::{NativeMemory, Needs, Pool as File, PoolError, PoolOptions};
 use seawall_runtime::{Heap, HeapOptions, typed};
@@ -162,7 +164,7 @@ impl<R: Branded> Pool<R> {
     /// in the pool for this call: a loop of them is quicker with a handle ([`work`](Pool::work)).
     ///
     /// # Errors
-    /// What `body` returns; [`Error::Full`] when the pool has no room.
+    /// As [`Thread::transaction`].
     ///
     /// # Panics
     /// Within another call of this pool by the same thread, which it would wait for.
@@ -197,11 +199,11 @@ impl<R: Branded> Pool<R> {
     /// Runs `body`, which reads what is committed; see [`Thread::read`].
     ///
     /// # Errors
-    /// What `body` returns.
+    /// As [`Thread::read`].
     ///
     /// # Panics
     /// As [`transaction`](Pool::transaction).
-    pub fn read<T, E>(
+    pub fn read<T, E: From<ReadError>>(
         &self,
         body: impl for<'p, 'm> FnOnce(
             &mut View<'p, '_, 'm, NativeMemory<'m>>,
@@ -212,7 +214,8 @@ impl<R: Branded> Pool<R> {
     }
 
     /// Lends the calling thread a handle for as long as `body` runs. Waits while as many threads
-    /// work as the pool was made for.
+    /// work as the pool was made for. In a process that was forked from the one that opened the
+    /// pool, all that the handle does is an error.
     ///
     /// # Panics
     /// Within another call of this pool by the same thread.
@@ -220,7 +223,10 @@ impl<R: Branded> Pool<R> {
         &self,
         body: impl for<'m> FnOnce(&mut Thread<'m, R, NativeMemory<'m>>) -> T,
     ) -> T {
-        let mut place = self.places.take();
+        if self.file.is_inherited() {
+            return body(&mut Thread::inherited(&self.file.memory(0)));
+        }
+        let mut place = self.places.take(&self.file);
         let memory = self.file.memory(place.number);
         let mut thread = match place.thread.take() {
             Some(before) => Thread::resume(self.heap, &memory, *before),
@@ -244,8 +250,8 @@ impl<R: Branded> Pool<R> {
 
 impl<R> Drop for Pool<R> {
     fn drop(&mut self) {
-        // No thread works in it any more. With its logs truncated it opens at once the next time.
-        if !std::thread::panicking() {
+        // No thread works in it any more; or it is the parent's, in a forked process. With its logs truncated it opens at once the next time.
+        if !std::thread::panicking() && !self.file.is_inherited() {
             let memory = self.file.memory(0);
             self.heap.join(&memory).retire();
         }
@@ -271,6 +277,7 @@ struct All<R> {
 /// A place, until it is dropped.
 struct Place<'n, R> {
     places: &'n Places<R>,
+    file: &'n File,
     number: usize,
     thread: Known<R>,
     holder: ThreadId,
@@ -287,7 +294,7 @@ impl<R> Places<R> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Place<'_, R> {
+    fn take<'n>(&'n self, file: &'n File) -> Place<'n, R> {
         let holder = std::thread::current().id();
         let mut all = self.all();
         assert!(
@@ -297,7 +304,7 @@ impl<R> Places<R> {
         loop {
             if let Some((number, thread)) = all.free.pop() {
                 all.taken.push(holder);
-                return Place { places: self, number, thread, holder };
+                return Place { places: self, file, number, thread, holder };
             }
             all.waiting += 1;
             all = self.freed.wait(all).unwrap_or_else(PoisonError::into_inner);
@@ -308,6 +315,10 @@ impl<R> Places<R> {
 
 impl<R> Drop for Place<'_, R> {
     fn drop(&mut self) {
+        if self.file.is_inherited() {
+            // A thread that did not come along may have locked the places.
+            return;
+        }
         let mut all = self.places.all();
         all.taken.retain(|thread| *thread != self.holder);
         all.free.push((self.number, self.thread.take()));

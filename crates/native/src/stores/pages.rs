@@ -11,10 +11,11 @@
 //! MiB for each GiB of the pool. On DAX this has not been run.
 
 use super::Window;
+use crate::process::this_process;
 use linux_raw_sys::general as raw;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{Advice, UserfaultfdFlags, madvise, userfaultfd};
-use seawall_memory::{Addr, RecentStores};
+use seawall_memory::{Addr, Process, RecentStores};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -44,12 +45,12 @@ pub(super) struct Pages<'a> {
 struct Protection {
     faults: OwnedFd,
     range: raw::uffdio_range,
-    process: u32,
+    process: Process,
 }
 
 impl Drop for Protection {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
+        if self.process.is_this() {
             // SAFETY: this is the argument of that call; afterwards faults in the range, a mapping
             // of ours, are resolved as those of any other. If it fails, closing does it.
             let _ = unsafe { ioctl(&self.faults, Updater::<UNREGISTER, _>::new(&mut self.range)) };
@@ -148,7 +149,7 @@ fn register(faults: OwnedFd, window: Window<'_>) -> io::Result<Protection> {
     // SAFETY: this is the argument of that call, and the range is a mapping of ours; faults in it
     // go on being resolved by the kernel, as `enable` has asked.
     unsafe { ioctl(&faults, Updater::<REGISTER, _>::new(&mut wanted))? };
-    Ok(Protection { faults, range, process: std::process::id() })
+    Ok(Protection { faults, range, process: this_process() })
 }
 
 #[cfg(test)]

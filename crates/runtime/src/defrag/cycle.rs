@@ -192,6 +192,7 @@ impl Defragmenter {
     /// copies. A cycle that has not begun to move objects is then given up; one that has goes on
     /// with the next step, also of another defragmenter.
     pub fn step<M: Memory>(&mut self, session: &mut Session<'_, M>) -> Result<Step, DefragError> {
+        session.check_process().map_err(TxError::from)?;
         session.sit();
         let memory = session.memory;
         self.stage.purpose().charge(memory, || self.step_on(session))

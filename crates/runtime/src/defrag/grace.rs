@@ -15,7 +15,7 @@ use super::scope::View;
 use crate::Session;
 use crate::heap::Heap;
 use crate::heap::layout::Layout;
-use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_memory::{Addr, Memory, MemoryExt, ThreadSlots};
 
 /// A scope that several threads can be in.
 #[must_use = "it has to be ended"]
@@ -37,7 +37,8 @@ impl Shared {
     }
 
     pub(crate) fn end<M: Memory>(&self, memory: &M) {
-        if let Some(counter) = self.counter {
+        let is_inherited = memory.slots().is_some_and(ThreadSlots::are_inherited);
+        if let Some(counter) = self.counter.filter(|_| !is_inherited) {
             memory.fetch_add(counter, u64::MAX);
         }
     }
@@ -47,7 +48,7 @@ impl<M: Memory> Session<'_, M> {
     /// Begins a scope of this thread. A scope that a panic interrupted has ended.
     #[inline]
     pub(crate) fn begin_scope(&mut self) {
-        if self.heap.layout.numbers.moves {
+        if self.heap.layout.numbers.moves && !self.is_inherited() {
             let at = self.heap.layout.scope(self.thread);
             let number: u64 = self.memory.load(at);
             self.memory.swap(at, (number + 1) | 1);
@@ -61,7 +62,7 @@ impl<M: Memory> Session<'_, M> {
     /// Ends the scope of this thread.
     #[inline]
     pub(crate) fn end_scope(&mut self) {
-        if self.heap.layout.numbers.moves {
+        if self.heap.layout.numbers.moves && !self.is_inherited() {
             let at = self.heap.layout.scope(self.thread);
             let number: u64 = self.memory.load(at);
             self.memory.store(at, (number + 1) & !1);

@@ -14,6 +14,12 @@ pub enum AccessError {
         /// What is wrong.
         what: String,
     },
+    /// This process was forked from the one that opened the pool.
+    #[error(
+        "the pool was opened before this process was forked (fork, daemon), and is not its own; \
+         open a pool in the process that uses it"
+    )]
+    Inherited,
     /// An address that is no data of the heap.
     #[error("{bytes} bytes at {at} are not data of this heap")]
     NoData {

@@ -79,7 +79,9 @@ fn seated<M: Memory>(memory: &M, heap: &Heap) -> Option<ThreadSlot> {
     let (thread, threads) = (memory.thread() as u64, heap.threads());
     assert!(thread < threads, "thread {thread} in a heap for {threads} threads");
     heap.assert_on(memory);
-    match memory.slots()?.take(memory.thread()) {
+    let slots = memory.slots()?;
+    assert!(!slots.are_inherited(), "{}", AccessError::Inherited);
+    match slots.take(memory.thread()) {
         Ok(seat) => Some(seat),
         Err(taken) => panic!("thread number {thread}: {taken}"),
     }
@@ -297,6 +299,18 @@ impl<'m, M: Memory> Session<'m, M> {
         self.seat.as_ref().is_none_or(ThreadSlot::is_held)
     }
 
+    /// Refuses to work in the pool of another process, from which this one was forked: before
+    /// anything is waited for, or touched.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), AccessError> {
+        if self.is_inherited() { Err(AccessError::Inherited) } else { Ok(()) }
+    }
+
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.seat.as_ref().is_some_and(ThreadSlot::is_inherited)
+    }
+
     pub(crate) fn set_busy(&self, is_busy: bool) {
         if let Some(seat) = &self.seat {
             seat.set_busy(is_busy);
@@ -321,11 +335,15 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     /// Truncates the logs of all threads. Afterwards all that was committed before the call is
-    /// durable in place, and opening is quickest, if no thread has written meanwhile.
+    /// durable in place, and opening is quickest, if no thread has written meanwhile. In the child of
+    /// a fork it does nothing.
     ///
     /// # Panics
     /// When another session of this thread number has joined since.
     pub fn retire(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
         self.sit();
         self.in_scope(|session| session.log.truncate_all(session.memory));
         self.release_extensions();
@@ -334,7 +352,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// Ends the session and returns its free space to all threads, unless another session of its
     /// number has joined since.
     pub fn leave(mut self) {
-        if self.is_seated() {
+        if self.is_seated() && !self.is_inherited() {
             if self.log.is_extended() {
                 self.retire();
             }

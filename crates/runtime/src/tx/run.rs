@@ -111,6 +111,7 @@ impl<'m, M: Memory> Session<'m, M> {
     /// Begins a transaction; returns whether a scope began with it.
     #[inline(never)]
     pub(super) fn enter(&mut self) -> Result<bool, TxError> {
+        self.check_process()?;
         self.sit();
         self.begun += 1;
         if std::mem::replace(&mut self.is_begun, true) {
@@ -138,7 +139,8 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     /// Ends a transaction: commits if its body has succeeded; else, and if the commit fails, rolls
-    /// back. Returns why it could not commit, or as an error why it could not be rolled back.
+    /// back. Returns why it could not commit, or as an error why it could not be rolled back: in the
+    /// child of a fork neither is done, as the transaction is the parent's.
     #[inline(never)]
     pub(super) fn leave_with(
         &mut self,
@@ -146,6 +148,7 @@ impl<'m, M: Memory> Session<'m, M> {
         wait: Wait,
         is_scope: bool,
     ) -> Result<Option<TxError>, TxError> {
+        self.check_process()?;
         self.set_busy(false);
         let error = if is_good { self.commit(wait).err() } else { None };
         if !is_good || error.is_some() {

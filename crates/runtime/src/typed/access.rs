@@ -14,6 +14,7 @@ pub(super) fn check<'p, T: Persist<'p>, M: Memory>(
     session: &Session<'_, M>,
     ptr: Ptr<'p, T>,
 ) -> Result<Addr, AccessError> {
+    session.check_process()?;
     let at = ptr.addr();
     if at.bits().is_multiple_of(T::ALIGN) && session.holds(at, T::SIZE) {
         Ok(at)

@@ -196,6 +196,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// [`TxError::NoObject`] when no object starts there, as in the middle of one, or it was freed
     /// before; [`TxError::Shape`] when it was allocated as another type.
     pub fn free<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<(), TxError> {
+        self.tx.session.check_process()?;
         let at = self.tx.session.place_to_write(ptr.addr());
         let (block, number) = self.tx.object(at)?;
         if self.types.find::<T, M>(self.tx.session)? != Some(number) {
@@ -210,6 +211,7 @@ impl<'p, 't, 'm, M: Memory> Tx<'p, 't, 'm, M> {
     /// # Errors
     /// When the heap's tables are damaged.
     pub fn is_live<T: Persist<'p>>(&mut self, ptr: Ptr<'p, T>) -> Result<bool, TxError> {
+        self.tx.session.check_process()?;
         match self.tx.object(self.tx.session.place_to_read(ptr.addr())) {
             Ok((_, number)) => Ok(self.types.find::<T, M>(self.tx.session)? == Some(number)),
             Err(TxError::NoObject { .. }) => Ok(false),

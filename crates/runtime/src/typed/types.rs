@@ -23,6 +23,7 @@ impl Types {
         &mut self,
         session: &mut Session<'_, M>,
     ) -> Result<u8, TxError> {
+        session.check_process()?;
         match self.known.get(&T::SHAPE) {
             Some(number) => Ok(*number),
             None => self.learn(session, Entry::of::<T>(), &text_of::<'p, T>),
@@ -48,6 +49,7 @@ impl Types {
         &mut self,
         session: &mut Session<'_, M>,
     ) -> Result<Option<u8>, AccessError> {
+        session.check_process()?;
         match self.known.get(&T::SHAPE) {
             Some(number) => Ok(Some(*number)),
             None => self.look_for(session, Entry::of::<T>()),
