@@ -8,12 +8,15 @@
 //! As many lanes as the pool has room for keep their free space from one use to the next. The
 //! others serve when those are taken, and return it after each use: else each of hundreds of
 //! threads would have a chunk of each size of its own, with few objects in it.
+//!
+//! In the child of a fork lanes are the parent's. No call there takes one: who has the pool looks
+//! before. One that the forking thread had is given up without an access to the pool.
 
 mod numbers;
 
 pub use numbers::ThreadNumbers;
 
-use seawall_memory::MemoryExt;
+use seawall_memory::{MemoryExt, Process};
 use seawall_native::{NativeMemory, Pool};
 use seawall_runtime::{CHUNK_BYTES, Heap, Session, SharedSpace, TxError};
 use std::cell::UnsafeCell;
@@ -64,6 +67,7 @@ impl NoRoom for TxError {
 /// The lanes of an open pool.
 pub struct Lanes {
     file: &'static Pool,
+    process: Process,
     heap: Heap,
     space: SharedSpace,
     lanes: Box<[Lane]>,
@@ -113,6 +117,7 @@ impl Lanes {
         let for_space = heap.pm_bytes_max() / (CHUNK_BYTES * CHUNKS_A_LANE);
         Lanes {
             file,
+            process: file.process(),
             heap,
             usual: (for_space as usize).clamp(1, for_all(count)),
             space: SharedSpace::default(),
@@ -124,13 +129,9 @@ impl Lanes {
         }
     }
 
-    /// Ends all sessions, when no thread uses the pool any more; its logs are empty then. Of a pool
-    /// that is the parent's, in the child of a fork, nothing is touched: its sessions are given up.
+    /// Ends all sessions, when no thread uses the pool any more; its logs are empty then.
     pub fn end(self) {
         let Lanes { file, heap, lanes, .. } = self;
-        if file.is_inherited() {
-            return std::mem::forget(lanes);
-        }
         for Lane { memory, session, .. } in lanes {
             if let Some(session) = session.into_inner() {
                 session.leave();
@@ -217,6 +218,9 @@ impl Lanes {
 
     /// Lets the session of a lane that the caller has return its free space.
     fn give_up_space(&self, number: usize) {
+        if !self.process.is_this() {
+            return;
+        }
         // SAFETY: the caller has the lane.
         if let Some(session) = unsafe { &mut *self.lanes[number].session.get() } {
             session.give_up_space();
@@ -393,7 +397,7 @@ impl LaneGuard {
 
 impl Drop for LaneGuard {
     fn drop(&mut self) {
-        if self.lanes.file.is_inherited() {
+        if !self.lanes.process.is_this() {
             return;
         }
         let place = self.lanes.lanes[self.number].session.get();

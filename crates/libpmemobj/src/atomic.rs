@@ -40,7 +40,7 @@ unsafe fn free(place: *mut Oid) -> Result<(), Failure> {
     if oid.is_null() {
         return Ok(());
     }
-    let pool = by_oid(oid).ok_or_else(|| Failure::invalid("the object's pool is not open"))?;
+    let pool = by_oid(oid)?;
     let object = object::find(pool, oid.offset)?;
     let is_stored = pool.atomically(|tx| {
         tx.free(object.block)?;

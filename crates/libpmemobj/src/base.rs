@@ -77,22 +77,23 @@ unsafe extern "C" fn pmemobj_check(path: *const c_char, layout: *const c_char) -
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_close(pop: Pop) {
-    match registry::remove(pop) {
-        Some(pool) => pool.close(),
-        None => {
-            Failure::invalid("the pool is not open: it was closed, or never opened").report();
-        }
+    if let Some(pool) = registry::remove(pop) {
+        pool.close();
+    } else if let Some(pool) = registry::remove_inherited(pop) {
+        pool.give_up();
+    } else {
+        Failure::invalid(registry::NOT_OPEN).report();
     }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_pool_by_oid(oid: Oid) -> Pop {
-    by_oid(oid).map_or(null_mut(), ObjectPool::pop)
+    by_oid(oid).map_or_else(|failure| failed(&failure, null_mut()), ObjectPool::pop)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_pool_by_ptr(place: *const c_void) -> Pop {
-    by_place(place.cast()).map_or(null_mut(), ObjectPool::pop)
+    by_place(place.cast()).map_or_else(|failure| failed(&failure, null_mut()), ObjectPool::pop)
 }
 
 #[unsafe(no_mangle)]
@@ -100,20 +101,22 @@ extern "C" fn pmemobj_direct(oid: Oid) -> *mut c_void {
     if oid.is_null() || oid.pool == 0 {
         return null_mut();
     }
-    by_oid(oid).map_or(null_mut(), |pool| (pool.base + oid.offset as usize) as *mut c_void)
+    match by_oid(oid) {
+        Ok(pool) => (pool.base + oid.offset as usize) as *mut c_void,
+        Err(failure) => failed(&failure, null_mut()),
+    }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_oid(place: *const c_void) -> Oid {
     match by_place(place.cast()) {
-        Some(pool) => Oid { pool: pool.uuid, offset: (place as usize - pool.base) as u64 },
-        None => Oid::NULL,
+        Ok(pool) => Oid { pool: pool.uuid, offset: (place as usize - pool.base) as u64 },
+        Err(failure) => failed(&failure, Oid::NULL),
     }
 }
 
 fn found(oid: Oid) -> Result<object::Found, Failure> {
-    let pool = by_oid(oid).ok_or_else(|| Failure::invalid("the object's pool is not open"))?;
-    object::find(pool, oid.offset)
+    object::find(by_oid(oid)?, oid.offset)
 }
 
 #[unsafe(no_mangle)]
@@ -154,9 +157,12 @@ extern "C" fn pmemobj_first(pop: Pop) -> Oid {
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_next(oid: Oid) -> Oid {
-    match by_oid(oid).filter(|_| !oid.is_null()) {
-        Some(pool) => object::next(pool, Some(seawall_memory::Addr::pm(oid.offset))),
-        None => Oid::NULL,
+    if oid.is_null() {
+        return Oid::NULL;
+    }
+    match by_oid(oid) {
+        Ok(pool) => object::next(pool, Some(seawall_memory::Addr::pm(oid.offset))),
+        Err(failure) => failed(&failure, Oid::NULL),
     }
 }
 
@@ -170,7 +176,10 @@ extern "C" fn pmemobj_set_user_data(pop: Pop, data: *mut c_void) {
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_get_user_data(pop: Pop) -> *mut c_void {
-    by_pop(pop).map_or(null_mut(), |pool| pool.user_data.load(Acquire))
+    match by_pop(pop) {
+        Ok(pool) => pool.user_data.load(Acquire),
+        Err(failure) => failed(&failure, null_mut()),
+    }
 }
 
 /// Memory of this library is its own: the functions are not used.

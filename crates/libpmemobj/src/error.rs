@@ -3,7 +3,7 @@
 use libc::{c_char, c_int};
 use seawall_lanes::NoRoom;
 use seawall_native::PoolError;
-use seawall_runtime::{HeapError, TxError};
+use seawall_runtime::{AccessError, HeapError, TxError};
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::io::Write;
@@ -22,6 +22,11 @@ impl Failure {
 
     pub(crate) fn invalid(text: impl Into<String>) -> Failure {
         Failure::new(libc::EINVAL, text)
+    }
+
+    /// The pool is that of the process from which this one was forked.
+    pub(crate) fn inherited() -> Failure {
+        Failure::invalid(AccessError::Inherited.to_string())
     }
 
     /// Sets `errno` and the text of this thread.

@@ -73,6 +73,7 @@ fn inside_of<T>(
     lock: *mut c_void,
     init: unsafe extern "C" fn(*mut T) -> c_int,
 ) -> Result<*mut T, c_int> {
+    pool.check_process().map_err(|failure| failure.report())?;
     if lock.is_null() || !lock.cast::<u64>().is_aligned() {
         return Err(Failure::invalid("the lock is NULL, or not aligned").report());
     }

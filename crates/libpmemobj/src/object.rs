@@ -129,7 +129,7 @@ impl Construct {
         let Some(constructor) = self.with else { return Ok(()) };
         // SAFETY: the program vouches for its constructor, and the object is there.
         match unsafe { constructor(pool.pop(), pool.place(at).cast(), self.argument) } {
-            0 => Ok(()),
+            0 => pool.check_process(),
             _ => Err(Failure::new(libc::ECANCELED, "the constructor refused the object")),
         }
     }
@@ -217,6 +217,7 @@ impl Found {
 /// The object that starts at `offset`, by its header: whether there is one is found out when it is
 /// freed. All its bytes are in the pool.
 pub(crate) fn find(pool: &ObjectPool, offset: u64) -> Result<Found, Failure> {
+    pool.check_process()?;
     find_in(&pool.reader(), (pool.heap.data(), pool.bytes), offset)
 }
 

@@ -10,7 +10,7 @@ use crate::object;
 use crate::settings::{self, Settings};
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
 use seawall_lanes::{LaneGuard, Lanes};
-use seawall_memory::{Addr, Image, Memory, MemoryExt};
+use seawall_memory::{Addr, Image, Memory, MemoryExt, Process};
 use seawall_native::{
     DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolError,
     PoolOptions,
@@ -63,6 +63,7 @@ pub(crate) mod root_words {
 
 /// An open pool.
 pub(crate) struct ObjectPool {
+    process: Process,
     pub(crate) file: &'static Pool,
     pub(crate) heap: Heap,
     pub(crate) lanes: Lanes,
@@ -187,6 +188,7 @@ impl ObjectPool {
         memory.store(run_at, run);
         memory.persist(run_at, 8);
         ObjectPool {
+            process: file.process(),
             file,
             heap,
             lanes: Lanes::new(file, heap),
@@ -207,6 +209,19 @@ impl ObjectPool {
         lanes.end();
         // SAFETY: it is from `Box::leak`, and all that borrowed it has ended.
         drop(unsafe { Box::from_raw(std::ptr::from_ref(file).cast_mut()) });
+    }
+
+    /// Gives up a pool that is the parent's, in the child of a fork: its file is closed here. What
+    /// a transaction of the forking thread leads to stays.
+    pub(crate) fn give_up(&'static self) {
+        // SAFETY: it is from `Box::leak`, and a pool is reached by its file in its process only.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(self.file).cast_mut()) });
+    }
+
+    /// Refuses to go on in the child of a fork, whose parent has the pool.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+        if self.process.is_this() { Ok(()) } else { Err(Failure::inherited()) }
     }
 
     pub(crate) fn pop(&self) -> Pop {

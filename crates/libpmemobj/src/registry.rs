@@ -7,21 +7,31 @@
 use crate::error::Failure;
 use crate::pool::ObjectPool;
 use crate::types::{Oid, Pop};
+use seawall_native::OfProcess;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
-static POOLS: RwLock<Vec<&'static ObjectPool>> = RwLock::new(Vec::new());
+/// Those of this process. In the child of a fork, pools that were open before are the parent's: no
+/// call finds them, whatever threads of the parent have locked.
+static POOLS: OfProcess<Pools> = OfProcess::new();
+
+pub(crate) const NOT_OPEN: &str = "the pool is not open: it was closed, or never opened";
+
+#[derive(Default)]
+struct Pools {
+    all: RwLock<Vec<&'static ObjectPool>>,
+    /// The pools that were opened first: their addresses, and what is known of them. A call finds
+    /// its pool here without a lock.
+    first: [Slot; 4],
+}
 
 /// Changes when a pool is closed.
 #[unsafe(no_mangle)]
 static _pobj_cache_invalidate: AtomicI32 = AtomicI32::new(0);
 
-/// The pools that were opened first: their addresses, and what is known of them. A call finds its
-/// pool here without a lock.
-static FIRST: [Slot; 4] = [const { Slot::new() }; 4];
-
+#[derive(Default)]
 struct Slot {
     base: AtomicUsize,
     /// As in the pool; 0 is no run.
@@ -30,10 +40,6 @@ struct Slot {
 }
 
 impl Slot {
-    const fn new() -> Slot {
-        Slot { base: AtomicUsize::new(0), run: AtomicU64::new(0), pool: AtomicPtr::new(null_mut()) }
-    }
-
     #[inline]
     fn get(&self) -> Option<&'static ObjectPool> {
         // SAFETY: it is null, or a pool that is open; no thread uses one that is being closed.
@@ -41,16 +47,34 @@ impl Slot {
     }
 }
 
-fn pools() -> RwLockReadGuard<'static, Vec<&'static ObjectPool>> {
-    POOLS.read().unwrap_or_else(PoisonError::into_inner)
+impl Pools {
+    fn read(&self) -> RwLockReadGuard<'_, Vec<&'static ObjectPool>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the parent had such a pool open when it forked. If it was opening or closing one,
+    /// this is taken to be that.
+    fn had(&self, is_it: impl Fn(&ObjectPool) -> bool) -> bool {
+        match self.all.try_read() {
+            Ok(all) => all.iter().any(|pool| is_it(pool)),
+            Err(TryLockError::Poisoned(all)) => all.get_ref().iter().any(|pool| is_it(pool)),
+            Err(TryLockError::WouldBlock) => true,
+        }
+    }
+}
+
+#[inline]
+fn first() -> &'static [Slot] {
+    POOLS.get().map_or(&[], |pools| &pools.first)
 }
 
 /// Adds a pool; gives its address.
 pub(crate) fn add(pool: ObjectPool) -> Pop {
     let pool: &'static ObjectPool = Box::leak(Box::new(pool));
-    let mut pools = POOLS.write().unwrap_or_else(PoisonError::into_inner);
-    pools.push(pool);
-    if let Some(slot) = FIRST.iter().find(|slot| slot.get().is_none()) {
+    let pools = POOLS.get_or_make(Pools::default);
+    let mut all = pools.all.write().unwrap_or_else(PoisonError::into_inner);
+    all.push(pool);
+    if let Some(slot) = pools.first.iter().find(|slot| slot.get().is_none()) {
         slot.pool.store(std::ptr::from_ref(pool).cast_mut(), Release);
         slot.run.store(pool.run, Release);
         slot.base.store(pool.base, Release);
@@ -60,10 +84,11 @@ pub(crate) fn add(pool: ObjectPool) -> Pop {
 
 /// Removes the pool at that address.
 pub(crate) fn remove(pop: Pop) -> Option<ObjectPool> {
-    let mut pools = POOLS.write().unwrap_or_else(PoisonError::into_inner);
-    let place = pools.iter().position(|pool| pool.pop() == pop)?;
-    let pool = pools.remove(place);
-    for slot in FIRST.iter().filter(|slot| slot.base.load(Acquire) == pool.base) {
+    let pools = POOLS.get()?;
+    let mut all = pools.all.write().unwrap_or_else(PoisonError::into_inner);
+    let place = all.iter().position(|pool| pool.pop() == pop)?;
+    let pool = all.remove(place);
+    for slot in pools.first.iter().filter(|slot| slot.base.load(Acquire) == pool.base) {
         slot.base.store(0, Release);
         slot.run.store(0, Release);
         slot.pool.store(null_mut(), Release);
@@ -73,48 +98,70 @@ pub(crate) fn remove(pop: Pop) -> Option<ObjectPool> {
     Some(*unsafe { Box::from_raw(std::ptr::from_ref(pool).cast_mut()) })
 }
 
+/// Removes the parent's pool at that address, which stays open for the parent. Here nothing leads to
+/// it any more but a transaction that was open at the fork.
+pub(crate) fn remove_inherited(pop: Pop) -> Option<&'static ObjectPool> {
+    let mut found = POOLS.inherited().filter_map(|pools| {
+        let mut all = pools.all.try_write().ok()?;
+        let place = all.iter().position(|pool| pool.pop() == pop)?;
+        Some(all.remove(place))
+    });
+    found.next()
+}
+
 /// The pool at that address.
 #[inline]
 pub(crate) fn by_pop(pop: Pop) -> Result<&'static ObjectPool, Failure> {
     let base = pop as usize;
-    for slot in &FIRST {
+    for slot in first() {
         if slot.base.load(Acquire) == base
             && let Some(pool) = slot.get()
         {
             return Ok(pool);
         }
     }
-    find(|pool| pool.base == base)
-        .ok_or_else(|| Failure::invalid("the pool is not open: it was closed, or never opened"))
+    find(|pool| pool.base == base, NOT_OPEN)
 }
 
 /// The number of the run of the pool at that address, if it is among those that were opened first.
 #[inline]
 pub(crate) fn run_of(pop: Pop) -> Option<u64> {
     let base = pop as usize;
-    let slot = FIRST.iter().find(|slot| slot.base.load(Acquire) == base)?;
+    let slot = first().iter().find(|slot| slot.base.load(Acquire) == base)?;
     let run = slot.run.load(Acquire);
     (run != 0).then_some(run)
 }
 
 /// The pool of that number.
-pub(crate) fn by_oid(oid: Oid) -> Option<&'static ObjectPool> {
-    let mut first = FIRST.iter().filter_map(Slot::get);
-    first.find(|pool| pool.uuid == oid.pool).or_else(|| find(|pool| pool.uuid == oid.pool))
+pub(crate) fn by_oid(oid: Oid) -> Result<&'static ObjectPool, Failure> {
+    by(|pool| pool.uuid == oid.pool, "the object's pool is not open")
 }
 
 /// The pool that has that byte.
-pub(crate) fn by_place(place: *const u8) -> Option<&'static ObjectPool> {
-    let mut first = FIRST.iter().filter_map(Slot::get);
-    first.find(|pool| pool.holds(place)).or_else(|| find(|pool| pool.holds(place)))
+pub(crate) fn by_place(place: *const u8) -> Result<&'static ObjectPool, Failure> {
+    by(|pool| pool.holds(place), "the address is in no pool that is open")
 }
 
+#[inline]
+fn by(is_it: impl Fn(&ObjectPool) -> bool, why: &str) -> Result<&'static ObjectPool, Failure> {
+    let mut first = first().iter().filter_map(Slot::get);
+    match first.find(|pool| is_it(pool)) {
+        Some(pool) => Ok(pool),
+        None => find(is_it, why),
+    }
+}
+
+/// Looks among all; says why there is none.
 #[cold]
-fn find(is_it: impl Fn(&ObjectPool) -> bool) -> Option<&'static ObjectPool> {
-    pools().iter().find(|pool| is_it(pool)).copied()
+fn find(is_it: impl Fn(&ObjectPool) -> bool, why: &str) -> Result<&'static ObjectPool, Failure> {
+    let here = POOLS.get().and_then(|pools| pools.read().iter().find(|pool| is_it(pool)).copied());
+    here.ok_or_else(|| match POOLS.inherited().any(|pools| pools.had(&is_it)) {
+        true => Failure::inherited(),
+        false => Failure::invalid(why),
+    })
 }
 
 /// Whether a pool of that number is open.
 pub(crate) fn has(uuid: u64) -> bool {
-    pools().iter().any(|pool| pool.uuid == uuid)
+    POOLS.get().is_some_and(|pools| pools.read().iter().any(|pool| pool.uuid == uuid))
 }

@@ -206,11 +206,17 @@ fn pool() -> &'static ObjectPool {
     with(|tx| tx.pool).unwrap_or_else(|| fatal("no transaction"))
 }
 
+/// The same, unless the transaction is one that the parent of this process has in its pool.
+fn own_pool() -> Result<&'static ObjectPool, Failure> {
+    let pool = pool();
+    pool.check_process().map(|()| pool)
+}
+
 /// Does `action` in the transaction, in its pool.
 fn work<T>(
     mut action: impl FnMut(&'static ObjectPool, &mut PoolTx<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let pool = pool();
+    let pool = own_pool()?;
     with(|tx| {
         let running = tx.running.as_mut().expect("a transaction that works");
         running.work(|tx| action(pool, tx))

@@ -20,9 +20,9 @@ pub(crate) struct SwCursor {
 
 impl SwCursor {
     fn advance(&mut self) -> Result<bool, Failure> {
+        let pool = opened(self.pool)?;
         while self.entries.is_empty() {
             let Some(from) = self.next else { return Ok(false) };
-            let pool = opened(self.pool)?;
             let mut entries = Vec::new();
             self.next = pool.with_session(self.pool, |session| {
                 let map = map_of(pool, session, self.map)?;

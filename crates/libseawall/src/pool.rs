@@ -10,11 +10,11 @@ use crate::tx::TxSlot;
 use libc::{c_char, c_void};
 use seawall_collections::BTree;
 use seawall_lanes::{LaneGuard, LanePurpose, LaneSession, Lanes};
-use seawall_memory::{Addr, Image};
+use seawall_memory::{Addr, Image, Process};
 use seawall_native::{Domain, FlushKind, NativeMemory, Needs, Pool, PoolOptions};
 use seawall_runtime::defrag::{DefragOptions, Defragmenter};
 use seawall_runtime::described::Described;
-use seawall_runtime::{Heap, HeapError};
+use seawall_runtime::{AccessError, Heap, HeapError};
 use std::collections::hash_map::RandomState;
 use std::ffi::{CStr, CString, OsStr};
 use std::hash::BuildHasher;
@@ -56,6 +56,7 @@ impl SwPool {
 
 /// What is behind the handle of an open pool.
 pub(crate) struct OpenPool {
+    process: Process,
     file: &'static Pool,
     pub(crate) heap: Heap,
     pub(crate) lanes: Lanes,
@@ -128,6 +129,7 @@ impl OpenPool {
         let heap = if file.domain() == Domain::Page { heap } else { heap.flushing_early() };
         let file: &'static Pool = Box::leak(Box::new(file));
         OpenPool {
+            process: file.process(),
             file,
             heap,
             lanes: Lanes::new(file, heap),
@@ -159,6 +161,13 @@ impl OpenPool {
         }
         // SAFETY: it is from `Box::leak`, and all that borrowed it has ended.
         drop(unsafe { Box::from_raw(std::ptr::from_ref(file).cast_mut()) });
+    }
+
+    /// Gives up a pool that is the parent's, in the child of a fork: its file is closed here. What
+    /// a transaction leads to that was open at the fork stays.
+    fn give_up(&'static self) {
+        // SAFETY: it is from `Box::leak`, and a pool is reached by its file in its process only.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(self.file).cast_mut()) });
     }
 
     /// The bytes of the file that are in use.
@@ -231,8 +240,22 @@ fn needs(head: &[u8], bytes: u64, wanted: &Wanted) -> Result<Needs, Failure> {
     Ok(Needs { used, dram_bytes: dram_bytes(info.dram_bytes()), bytes_max })
 }
 
-/// The pool behind a handle.
+/// The pool behind a handle, which is this process's own.
 pub(crate) fn opened(handle: *const SwPool) -> Result<&'static OpenPool, Failure> {
+    let pool = behind(handle)?;
+    if !pool.process.is_this() {
+        return Err(AccessError::Inherited.into());
+    }
+    if pool.is_broken.load(Relaxed) {
+        let text = "an earlier call has failed half way, as its text said; close the pool, and \
+                    open it again, or a copy";
+        return Err(Failure::new(Status::Damaged, text));
+    }
+    Ok(pool)
+}
+
+/// The pool behind a handle, whatever its state.
+fn behind(handle: *const SwPool) -> Result<&'static OpenPool, Failure> {
     if handle.is_null() || !handle.is_aligned() {
         return Err(Failure::null("the pool"));
     }
@@ -243,13 +266,7 @@ pub(crate) fn opened(handle: *const SwPool) -> Result<&'static OpenPool, Failure
     }
     // SAFETY: it is null, or a pool that is open: no thread may use one that is being closed.
     let pool = unsafe { shell.open.load(Acquire).as_ref() };
-    let pool = pool.ok_or_else(|| Failure::misuse("the pool is closed; open it again"))?;
-    if pool.is_broken.load(Relaxed) {
-        let text = "an earlier call has failed half way, as its text said; close the pool, and \
-                    open it again, or a copy";
-        return Err(Failure::new(Status::Damaged, text));
-    }
-    Ok(pool)
+    pool.ok_or_else(|| Failure::misuse("the pool is closed; open it again"))
 }
 
 /// Keeps all calls but `sw_pool_close` from a pool in which one has panicked.
@@ -319,18 +336,19 @@ unsafe extern "C" fn sw_pool_open(
 #[unsafe(no_mangle)]
 extern "C" fn sw_pool_close(handle: *mut SwPool) -> Status {
     boundary(|| {
-        let pool = match opened(handle) {
-            Err(failure) if failure.status != Status::Damaged => return Err(failure),
-            // SAFETY: it is open, though broken.
-            _ => unsafe { &*(*handle).open.load(Acquire) },
-        };
-        if !pool.is_broken.load(SeqCst) && !pool.lanes.take_all() {
+        let pool = behind(handle)?;
+        let is_inherited = !pool.process.is_this();
+        if !is_inherited && !pool.is_broken.load(SeqCst) && !pool.lanes.take_all() {
             let text = "a transaction or a call is in progress in the pool; end them before it is \
                         closed";
             return Err(Failure::new(Status::Busy, text));
         }
         // SAFETY: the shell is there.
         let open = unsafe { &(*handle).open }.swap(null_mut(), Release);
+        if is_inherited {
+            pool.give_up();
+            return Ok(Status::Ok);
+        }
         // SAFETY: it is from `Box::into_raw`, and no lane of it is in use.
         unsafe { Box::from_raw(open) }.close();
         Ok(Status::Ok)

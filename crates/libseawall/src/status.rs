@@ -78,9 +78,16 @@ impl NoRoom for Failure {
     }
 }
 
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Failure {
+        TxError::from(error).into()
+    }
+}
+
 impl From<TxError> for Failure {
     fn from(error: TxError) -> Failure {
         let status = match &error {
+            TxError::Access(AccessError::Inherited) => Status::Misuse,
             TxError::Access(AccessError::Damaged { .. }) => Status::Damaged,
             TxError::Full { .. } => Status::NoRoom,
             TxError::TooLarge { .. } | TxError::TooLong { .. } => Status::TooLarge,
@@ -128,6 +135,7 @@ impl From<PoolError> for Failure {
             | PoolError::TooSmall { .. }
             | PoolError::Rejected { .. } => Status::NotAPool,
             PoolError::Truncated { .. } => Status::Damaged,
+            PoolError::Inherited { .. } => Status::Misuse,
             PoolError::System { .. } => Status::System,
             _ => Status::Invalid,
         };

@@ -11,7 +11,7 @@ use crate::map::{self, Mapping};
 use crate::memory::NativeMemory;
 use crate::space::{LockedFile, Space};
 use crate::wait::Sleepers;
-use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES, ThreadSlots};
+use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES, Process, ThreadSlots};
 #[cfg(target_os = "linux")]
 use seawall_memory::{RecentStores, StoreSource};
 use std::fs::{File, OpenOptions};
@@ -217,6 +217,11 @@ impl Pool {
     #[inline]
     pub fn is_inherited(&self) -> bool {
         self.slots.are_inherited()
+    }
+
+    /// The process that opened it.
+    pub fn process(&self) -> Process {
+        self.space.process()
     }
 
     /// Where the pool's first byte is mapped: for programs that hold pointers into it, which store

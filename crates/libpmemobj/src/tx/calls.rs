@@ -1,7 +1,7 @@
 //! Objects in a transaction: allocation, freeing, copies of strings, prepared actions, and the logs
 //! that a program may give.
 
-use super::{AtCommit, ended, ended_with_errno, must_work, pool, with, work};
+use super::{AtCommit, ended, ended_with_errno, must_work, own_pool, pool, with, work};
 use crate::action;
 use crate::error::Failure;
 use crate::object::{self, PoolTx, Wanted};
@@ -26,17 +26,18 @@ fn alloc(wanted: Wanted) -> Result<Oid, Failure> {
         return Err(Failure::invalid(format!("unknown flags {:#x}", wanted.flags)));
     }
     wanted.check()?;
-    let in_class = wanted.in_class(pool());
+    let in_class = wanted.in_class(own_pool()?);
     let wanted = in_class.map_err(|failure| Failure::new(libc::ENOMEM, failure.text))?;
     work(|pool, tx| Ok(pool.oid(allocate(pool, tx, wanted)?)))
 }
 
 /// The object of that OID, in the pool of the transaction.
 fn found(oid: Oid) -> Result<object::Found, Failure> {
-    if oid.pool != pool().uuid {
+    let pool = own_pool()?;
+    if oid.pool != pool.uuid {
         return Err(Failure::invalid("invalid pool uuid"));
     }
-    object::find(pool(), oid.offset)
+    object::find(pool, oid.offset)
 }
 
 fn free(oid: Oid) -> Result<(), Failure> {
@@ -196,7 +197,7 @@ unsafe extern "C" fn pmemobj_tx_publish(actions: *mut Action, count: usize) -> c
 
 /// Objects are published at once, for this transaction; the rest is done when it commits.
 fn publish(actions: &[Action]) -> Result<(), Failure> {
-    let pool = pool();
+    let pool = own_pool()?;
     for action in actions {
         match action::meaning(pool, action)? {
             action::Meaning::Publish { block, before } => work(|_, tx| {
@@ -232,6 +233,8 @@ unsafe extern "C" fn pmemobj_tx_xlog_append_buffer(
     must_work("pmemobj_tx_xlog_append_buffer");
     let outcome = if given & !flags::NO_ABORT != 0 {
         Err(Failure::invalid(format!("unknown flags {given:#x}")))
+    } else if let Err(failure) = own_pool() {
+        Err(failure)
     } else if !LOG_TYPES.contains(&kind) {
         Err(Failure::invalid(format!("invalid type of log: {kind}")))
     } else if bytes < seawall_memory::LINE_BYTES as usize {

@@ -1,6 +1,6 @@
 //! Announcing what a transaction changes: `pmemobj_tx_add_range` and its kin.
 
-use super::{ended_with_errno, must_work, pool, work};
+use super::{ended_with_errno, must_work, own_pool, work};
 use crate::error::Failure;
 use crate::object::{HEADER_BYTES, PoolTx};
 use crate::pool::ObjectPool;
@@ -35,7 +35,7 @@ fn check(bytes: u64, given: u64) -> Result<(), Failure> {
 
 fn add_object(oid: Oid, offset: u64, bytes: u64, given: u64) -> Result<(), Failure> {
     check(bytes, given)?;
-    let pool = pool();
+    let pool = own_pool()?;
     if oid.pool != pool.uuid {
         return Err(Failure::invalid("invalid pool uuid"));
     }
@@ -56,7 +56,7 @@ fn add_bytes(pool: &ObjectPool, at: Addr, bytes: u64, given: u64) -> Result<(), 
 
 fn add_direct(place: *const c_void, bytes: u64, given: u64) -> Result<(), Failure> {
     check(bytes, given)?;
-    let pool = pool();
+    let pool = own_pool()?;
     let at = pool.address_of(place.cast(), bytes);
     let at = at.ok_or_else(|| Failure::invalid("object outside of pool"))?;
     add_bytes(pool, at, bytes, given)

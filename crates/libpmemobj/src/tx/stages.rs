@@ -2,7 +2,7 @@
 
 use super::{
     AtCommit, Callback, Jump, Level, OnFailure, Running, Stage, ThreadTx, must_be_inside,
-    must_work, pool, with,
+    must_work, own_pool, pool, with,
 };
 use crate::error::{Failure, fatal, set_errno};
 use crate::locks::{LOCK_BYTES, TxLock, lock_for_tx, unlock_for_tx};
@@ -121,7 +121,7 @@ enum Refused {
 /// Begins a transaction, or goes on with the one that there is; gives what the new level does when
 /// a call fails.
 fn begin(pop: Pop) -> Result<OnFailure, Refused> {
-    let (stage, inherited) = with(|tx| (tx.stage, tx.levels.last().map(|it| it.on_failure)));
+    let (stage, on_failure) = with(|tx| (tx.stage, tx.levels.last().map(|it| it.on_failure)));
     match stage {
         Stage::None => {
             let pool = by_pop(pop).map_err(Refused::Outside)?;
@@ -132,7 +132,10 @@ fn begin(pop: Pop) -> Result<OnFailure, Refused> {
             let text = "nested transaction for different pool";
             Err(Refused::Inside(Failure::invalid(text)))
         }
-        Stage::Work => Ok(inherited.unwrap_or(OnFailure::Abort)),
+        Stage::Work => {
+            own_pool().map_err(Refused::Inside)?;
+            Ok(on_failure.unwrap_or(OnFailure::Abort))
+        }
         other => fatal(&format!("Invalid stage {} to begin new transaction", other as c_int)),
     }
 }
@@ -227,7 +230,7 @@ fn roll_back() {
     with(|tx| tx.at_commit.clear());
     let paused = running.paused.take().expect("a transaction that runs");
     // Other threads wait for the locks, which is noted in their words.
-    let pool = pool();
+    let Ok(pool) = own_pool() else { return };
     let locks = with(|tx| tx.locks.clone());
     let places = locks.iter().filter_map(|lock| pool.address_of(lock.place(), LOCK_BYTES));
     let kept: Vec<(Addr, u64)> = places.map(|at| (at, LOCK_BYTES)).collect();
@@ -263,6 +266,7 @@ unsafe extern "C" fn pmemobj_tx_commit() {
 
 /// Commits the transaction below. If that fails, it has been rolled back.
 fn commit() -> Result<(), Failure> {
+    own_pool()?;
     let at_commit = with(|tx| std::mem::take(&mut tx.at_commit));
     if !at_commit.is_empty() {
         super::work(|_, tx| {
