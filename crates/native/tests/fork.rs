@@ -1,15 +1,13 @@
-//! A process that forks while flushers run: the child has none of them and goes on by itself, and
-//! the parent goes on with them.
+//! A process that forks while it has a pool: the pool is the parent's, whatever the child does with
+//! its copy of the handle, and no thread of the parent is waited for in the child.
 //!
-//! Here and not beside the flushers, because a fork is `unsafe` and the runtime has none of that.
-//! The flusher of the first test is held in the middle of its fence, so that what it had taken on
-//! at the fork is certain to be lost in the child; in the second one forks come at any moment. A
-//! pool without flushers is the parent's, whatever the child does with its copy.
+//! The flusher of the first test is held in the middle of its fence; in the second one forks come
+//! at any moment.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use seawall_memory::{Addr, Fence, FlushBy, Handles, Memory, MemoryExt, layer};
 use seawall_native::{Domain, NativeMemory, Pool, PoolError, PoolOptions};
-use seawall_ribbon::{EarlySource, Mode, Ribbon, RibbonOptions, RibbonPool};
+use seawall_ribbon::{EarlySource, Mode, Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,7 +17,6 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LINES: u64 = 12;
-const CHILD_BEGINS: u64 = 1 << 16;
 
 unsafe extern "C" {
     fn fork() -> i32;
@@ -122,54 +119,42 @@ fn threads_here() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// The child's part: it goes on with a thread's handle, begins another one, and drops the pool.
-/// Gives 0, or the number of what is wrong.
-fn child<P: Handles>(pool: RibbonPool<P>, began: impl FnOnce(&RibbonPool<P>) -> bool) -> i32 {
-    let goes_on = began(&pool);
-    let other = pool.memory(3);
-    for value in 1..=50 {
-        write(&other, CHILD_BEGINS, value);
-        other.drain();
-    }
-    let is_there = holds(&other, CHILD_BEGINS, 50);
-    drop(other);
+/// The child's part: it drops what it has, and waits for nobody. Gives 0, or the number of what is
+/// wrong.
+fn child<P: Handles>(pool: RibbonPool<P>) -> i32 {
     let counters = pool.counters();
     drop(pool);
-    match (goes_on, is_there, counters.flushers, threads_here()) {
-        (true, true, 0, 1) => 0,
-        (false, ..) => 1,
-        (_, false, ..) => 2,
-        (_, _, 0, _) => 4,
-        _ => 3,
+    match (counters == RibbonCounters::default(), threads_here()) {
+        (false, _) => 1,
+        (_, 1) => 0,
+        _ => 2,
     }
 }
 
 #[test]
-fn a_child_does_what_a_flusher_had_taken_on_and_the_parent_waits_for_it() {
+fn a_child_drops_handle_and_pool_whose_flusher_is_in_the_middle_of_a_fence() {
     let (holds_on, is_held) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
     let below =
         Held { pool: temporary(), threads: 4, holds: holds_on.clone(), is_held: is_held.clone() };
     let pool = options(1).flush_for(below).unwrap();
-    let id = {
-        let memory = pool.memory(0);
-        write(&memory, 0, 7);
-        while !is_held.load(Acquire) {
-            std::thread::yield_now();
-        }
-        assert!(pool.counters().depth > 0);
-        let id = forked(|| {
-            memory.drain();
-            let counters = pool.counters();
-            let is_done = counters.counts.takeovers == 1 && counters.depth == 0;
-            let is_alone = counters.flushers == 0 && threads_here() == 1;
-            i32::from(!(is_done && is_alone && holds(&memory, 0, 7)))
-        });
-        holds_on.store(false, Release);
-        memory.drain();
-        assert!(holds(&memory, 0, 7));
-        id
-    };
+    let memory = pool.memory(0);
+    write(&memory, 0, 7);
+    while !is_held.load(Acquire) {
+        std::thread::yield_now();
+    }
+    assert!(pool.counters().depth > 0);
+    let mut memory = Some(memory);
+    let id = forked(|| {
+        drop(memory.take());
+        let is_alone = pool.counters() == RibbonCounters::default() && threads_here() == 1;
+        i32::from(!is_alone)
+    });
     assert_eq!(wait_for(id), 0);
+    holds_on.store(false, Release);
+    let Some(memory) = memory else { unreachable!("only the child takes it") };
+    memory.drain();
+    assert!(holds(&memory, 0, 7));
+    drop(memory);
     assert_eq!(pool.counters().flushers, 1, "the parent has its flusher");
 }
 
@@ -185,15 +170,7 @@ fn forks_at_any_moment_end_well_on_both_sides() {
         write(&memory, 0, 1000 + round);
         drop(memory);
         let mut pool = Some(pool);
-        let id = forked(|| {
-            let pool = pool.take().expect("the child's copy");
-            child(pool, |pool| {
-                let memory = pool.memory(0);
-                write(&memory, 1 << 17, 9);
-                memory.drain();
-                holds(&memory, 0, 1000 + round) && holds(&memory, 1 << 17, 9)
-            })
-        });
+        let id = forked(|| child(pool.take().expect("the child's copy")));
         let Some(pool) = pool else { unreachable!("only the child takes it") };
         let memory = pool.memory(1);
         for value in 1..=50 {
@@ -202,7 +179,6 @@ fn forks_at_any_moment_end_well_on_both_sides() {
         }
         assert_eq!(wait_for(id), 0, "round {round}");
         assert!(holds(&memory, 0, 1000 + round) && holds(&memory, 1 << 18, 50));
-        assert!(holds(&memory, CHILD_BEGINS, 50), "what the child stored is in the file");
     }
 }
 
@@ -217,7 +193,7 @@ fn a_child_has_no_cleaner_and_the_parents_goes_on() {
         let cleaned = |pool: &RibbonPool<Pool>| pool.counters().cleaner.map_or(0, |c| c.cleaned);
         write(&pool.memory(0), 0, round);
         let mut pool = Some(pool);
-        let id = forked(|| child(pool.take().expect("the child's copy"), |_| true));
+        let id = forked(|| child(pool.take().expect("the child's copy")));
         let Some(pool) = pool else { unreachable!("only the child takes it") };
         assert_eq!(wait_for(id), 0, "round {round}");
         let (memory, before, began) = (pool.memory(1), cleaned(&pool), Instant::now());
@@ -229,8 +205,101 @@ fn a_child_has_no_cleaner_and_the_parents_goes_on() {
             assert!(began.elapsed() < PATIENCE, "the parent's cleaner does nothing");
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(holds(&memory, CHILD_BEGINS, 50), "what the child stored is in the file");
     }
+}
+
+/// The process that `child` runs in, made by the bare system call, of which the C library knows
+/// nothing.
+#[cfg(target_os = "linux")]
+fn forked_unseen(child: impl FnOnce() -> i32) -> Pid {
+    // SAFETY: as for `fork`; the child calls nothing that needs the C library to know of it.
+    unsafe {
+        match libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) {
+            0 => _exit(catch_unwind(AssertUnwindSafe(child)).unwrap_or(99)),
+            id => Pid::from_raw(id as i32).expect("a child"),
+        }
+    }
+}
+
+/// What a child finds of its parent's pool. Gives 0, or the number of
+/// what is wrong.
+fn look(pool: &Pool) -> i32 {
+    let error = pool.grow(2 << 20).err().map(|error| error.to_string());
+    match (pool.is_inherited(), error) {
+        (true, Some(error)) if error.contains("before this process was forked") => 0,
+        (false, _) => 1,
+        _ => 2,
+    }
+}
+
+#[test]
+fn a_child_is_told_that_the_pool_is_its_parents_however_it_was_made() {
+    let options = PoolOptions { bytes_max: 4 << 20, ..PoolOptions::default() };
+    let pool = Pool::temporary(1 << 20, &options).unwrap();
+    assert!(!pool.is_inherited());
+    assert_eq!(wait_for(forked(|| look(&pool))), 0);
+    #[cfg(target_os = "linux")]
+    assert_eq!(wait_for(forked_unseen(|| look(&pool))), 0);
+    let grandchild = forked(|| wait_for(forked(|| look(&pool))));
+    assert_eq!(wait_for(grandchild), 0);
+    assert!(!pool.is_inherited() && pool.grow(2 << 20).is_ok());
+}
+
+/// Number of the signal that ended the process.
+fn signal_of(child: Pid) -> Option<i32> {
+    let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap()?;
+    status.terminating_signal()
+}
+
+#[test]
+fn a_store_of_a_child_to_its_parents_pool_ends_it() {
+    let pool = temporary();
+    let base = pool.base();
+    // SAFETY: it is the pool's first byte where there is a pool, and nothing elsewhere.
+    let store = || unsafe { base.write_volatile(1) };
+    let stores = [
+        forked(|| {
+            store();
+            0
+        }),
+        forked(|| {
+            // As large as the hole that the pool would leave.
+            let all: Vec<Pool> = (0..20).map(|_| temporary()).collect();
+            let more: Vec<Vec<u8>> = (0..20).map(|_| vec![1; 1 << 20]).collect();
+            store();
+            all.len() as i32 + more.len() as i32
+        }),
+        #[cfg(target_os = "linux")]
+        forked_unseen(|| {
+            store();
+            0
+        }),
+    ];
+    for child in stores {
+        assert_eq!(signal_of(child), Some(Signal::SEGV.as_raw()));
+    }
+    // SAFETY: the pool is there.
+    assert_eq!(unsafe { base.read_volatile() }, 0);
+}
+
+#[test]
+fn a_child_has_pools_of_its_own_and_its_child_has_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, of_child) = (folder.path().join("pool"), folder.path().join("of the child"));
+    let options = PoolOptions::default();
+    let _pool = Pool::create(&path, 1 << 20, &options).unwrap();
+    let id = forked(|| {
+        let in_use = Pool::open(&path, &options, |_, _| Ok(())).err();
+        let is_named = matches!(in_use, Some(PoolError::InUse { path: name })
+            if name == path.display().to_string());
+        let own = Pool::create(&of_child, 1 << 20, &options).unwrap();
+        write(&own.memory(0), 0, 5);
+        let is_good = is_named && !own.is_inherited() && holds(&own.memory(0), 0, 5);
+        if is_good { wait_for(forked(|| look(&own))) } else { 9 }
+    });
+    assert_eq!(wait_for(id), 0);
+    let left = Pool::open(&of_child, &options, |_, _| Ok(())).unwrap();
+    assert!(holds(&left.memory(0), 0, 5));
 }
 
 #[test]

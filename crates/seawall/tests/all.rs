@@ -1,6 +1,8 @@
 //! The facade: pools by path and type, structures in structs, and every crash.
 
 mod composed;
+#[cfg(unix)]
+mod fork;
 mod pages;
 mod pools;
 mod threads;
