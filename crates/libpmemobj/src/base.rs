@@ -3,7 +3,7 @@
 use crate::error::{Failure, set_errno};
 use crate::object;
 use crate::pool::ObjectPool;
-use crate::registry::{self, by_oid, by_place, by_pop};
+use crate::registry::{self, Missing, by_oid, by_place, by_pop};
 use crate::types::{Oid, Pop, text_of};
 use libc::{c_char, c_int, c_void, mode_t};
 use std::ffi::OsStr;
@@ -86,14 +86,22 @@ extern "C" fn pmemobj_close(pop: Pop) {
     }
 }
 
+/// The pool that a program asks for. That there is none is an error only in the child of a fork.
+fn asked(found: Result<&'static ObjectPool, Missing>) -> Option<&'static ObjectPool> {
+    if let Err(missing @ Missing::Inherited) = found {
+        Failure::from(missing).report();
+    }
+    found.ok()
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_pool_by_oid(oid: Oid) -> Pop {
-    by_oid(oid).map_or_else(|failure| failed(&failure, null_mut()), ObjectPool::pop)
+    asked(by_oid(oid)).map_or(null_mut(), ObjectPool::pop)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_pool_by_ptr(place: *const c_void) -> Pop {
-    by_place(place.cast()).map_or_else(|failure| failed(&failure, null_mut()), ObjectPool::pop)
+    asked(by_place(place.cast())).map_or(null_mut(), ObjectPool::pop)
 }
 
 #[unsafe(no_mangle)]
@@ -101,17 +109,15 @@ extern "C" fn pmemobj_direct(oid: Oid) -> *mut c_void {
     if oid.is_null() || oid.pool == 0 {
         return null_mut();
     }
-    match by_oid(oid) {
-        Ok(pool) => (pool.base + oid.offset as usize) as *mut c_void,
-        Err(failure) => failed(&failure, null_mut()),
-    }
+    let pool = asked(by_oid(oid));
+    pool.map_or(null_mut(), |pool| (pool.base + oid.offset as usize) as *mut c_void)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_oid(place: *const c_void) -> Oid {
-    match by_place(place.cast()) {
-        Ok(pool) => Oid { pool: pool.uuid, offset: (place as usize - pool.base) as u64 },
-        Err(failure) => failed(&failure, Oid::NULL),
+    match asked(by_place(place.cast())) {
+        Some(pool) => Oid { pool: pool.uuid, offset: (place as usize - pool.base) as u64 },
+        None => Oid::NULL,
     }
 }
 
@@ -160,9 +166,9 @@ extern "C" fn pmemobj_next(oid: Oid) -> Oid {
     if oid.is_null() {
         return Oid::NULL;
     }
-    match by_oid(oid) {
-        Ok(pool) => object::next(pool, Some(seawall_memory::Addr::pm(oid.offset))),
-        Err(failure) => failed(&failure, Oid::NULL),
+    match asked(by_oid(oid)) {
+        Some(pool) => object::next(pool, Some(seawall_memory::Addr::pm(oid.offset))),
+        None => Oid::NULL,
     }
 }
 

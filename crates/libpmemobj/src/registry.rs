@@ -2,7 +2,8 @@
 //!
 //! A program hands a pool over with each call, and its header files keep the last pool by number in
 //! a variable of each thread (`_pobj_cached_pool`), which is void when `_pobj_cache_invalidate`
-//! changes: at each close.
+//! changes: at each close. It changes at each opening, too, as the variable can have another pool of
+//! that number: that of the process from which this one was forked.
 
 use crate::error::Failure;
 use crate::pool::ObjectPool;
@@ -27,7 +28,7 @@ struct Pools {
     first: [Slot; 4],
 }
 
-/// Changes when a pool is closed.
+/// Changes when a pool is opened or closed.
 #[unsafe(no_mangle)]
 static _pobj_cache_invalidate: AtomicI32 = AtomicI32::new(0);
 
@@ -79,6 +80,7 @@ pub(crate) fn add(pool: ObjectPool) -> Pop {
         slot.run.store(pool.run, Release);
         slot.base.store(pool.base, Release);
     }
+    _pobj_cache_invalidate.fetch_add(1, SeqCst);
     pool.pop()
 }
 
@@ -106,6 +108,7 @@ pub(crate) fn remove_inherited(pop: Pop) -> Option<&'static ObjectPool> {
         let place = all.iter().position(|pool| pool.pop() == pop)?;
         Some(all.remove(place))
     });
+    _pobj_cache_invalidate.fetch_add(1, SeqCst);
     found.next()
 }
 
@@ -120,7 +123,10 @@ pub(crate) fn by_pop(pop: Pop) -> Result<&'static ObjectPool, Failure> {
             return Ok(pool);
         }
     }
-    find(|pool| pool.base == base, NOT_OPEN)
+    find(|pool| pool.base == base).map_err(|missing| match missing {
+        Missing::NotOpen => Failure::invalid(NOT_OPEN),
+        Missing::Inherited => missing.into(),
+    })
 }
 
 /// The number of the run of the pool at that address, if it is among those that were opened first.
@@ -132,32 +138,49 @@ pub(crate) fn run_of(pop: Pop) -> Option<u64> {
     (run != 0).then_some(run)
 }
 
-/// The pool of that number.
-pub(crate) fn by_oid(oid: Oid) -> Result<&'static ObjectPool, Failure> {
-    by(|pool| pool.uuid == oid.pool, "the object's pool is not open")
+/// Why there is no such pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Missing {
+    NotOpen,
+    /// It is the parent's of this process.
+    Inherited,
 }
 
-/// The pool that has that byte.
-pub(crate) fn by_place(place: *const u8) -> Result<&'static ObjectPool, Failure> {
-    by(|pool| pool.holds(place), "the address is in no pool that is open")
-}
-
-#[inline]
-fn by(is_it: impl Fn(&ObjectPool) -> bool, why: &str) -> Result<&'static ObjectPool, Failure> {
-    let mut first = first().iter().filter_map(Slot::get);
-    match first.find(|pool| is_it(pool)) {
-        Some(pool) => Ok(pool),
-        None => find(is_it, why),
+impl From<Missing> for Failure {
+    fn from(missing: Missing) -> Failure {
+        match missing {
+            Missing::NotOpen => Failure::invalid("the object's pool is not open"),
+            Missing::Inherited => Failure::inherited(),
+        }
     }
 }
 
-/// Looks among all; says why there is none.
+/// The pool of that number.
+pub(crate) fn by_oid(oid: Oid) -> Result<&'static ObjectPool, Missing> {
+    by(|pool| pool.uuid == oid.pool)
+}
+
+/// The pool that has that byte.
+pub(crate) fn by_place(place: *const u8) -> Result<&'static ObjectPool, Missing> {
+    by(|pool| pool.holds(place))
+}
+
+#[inline]
+fn by(is_it: impl Fn(&ObjectPool) -> bool) -> Result<&'static ObjectPool, Missing> {
+    let mut first = first().iter().filter_map(Slot::get);
+    match first.find(|pool| is_it(pool)) {
+        Some(pool) => Ok(pool),
+        None => find(is_it),
+    }
+}
+
+/// Looks among all.
 #[cold]
-fn find(is_it: impl Fn(&ObjectPool) -> bool, why: &str) -> Result<&'static ObjectPool, Failure> {
+fn find(is_it: impl Fn(&ObjectPool) -> bool) -> Result<&'static ObjectPool, Missing> {
     let here = POOLS.get().and_then(|pools| pools.read().iter().find(|pool| is_it(pool)).copied());
     here.ok_or_else(|| match POOLS.inherited().any(|pools| pools.had(&is_it)) {
-        true => Failure::inherited(),
-        false => Failure::invalid(why),
+        true => Missing::Inherited,
+        false => Missing::NotOpen,
     })
 }
 

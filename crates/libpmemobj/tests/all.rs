@@ -2,6 +2,7 @@
 //! they must print the same, and find the same after a kill.
 
 mod disk;
+mod fork;
 mod hostile;
 mod kills;
 mod oracle;

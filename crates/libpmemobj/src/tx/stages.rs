@@ -69,18 +69,18 @@ unsafe extern "C" fn seawall_tx_begin(
         }
     }
     for parameter in parameters {
-        let errno = match parameter.kind {
+        let outcome = match parameter.kind {
             CALLBACK => {
                 set_callback(parameter);
-                0
+                Ok(())
             }
             MUTEX => add_lock(TxLock::Mutex(parameter.first)),
             RWLOCK => add_lock(TxLock::Rwlock(parameter.first)),
-            other => {
-                Failure::invalid(format!("unknown parameter of a transaction: {other}")).report()
-            }
+            other => Err(Failure::invalid(format!("unknown parameter of a transaction: {other}"))),
         };
-        if errno != 0 {
+        if let Err(failure) = outcome {
+            let errno = failure.report();
+            drop(failure);
             // SAFETY: as above.
             unsafe { abort_level(errno) };
             return errno;
@@ -185,16 +185,17 @@ fn call_back() {
     }
 }
 
-fn add_lock(lock: TxLock) -> c_int {
+fn add_lock(lock: TxLock) -> Result<(), Failure> {
+    let pool = own_pool()?;
     if with(|tx| tx.locks.contains(&lock)) {
-        return 0;
+        return Ok(());
     }
-    let errno = lock_for_tx(pool(), lock);
+    let errno = lock_for_tx(pool, lock);
     if errno != 0 {
-        return Failure::new(errno, "a lock of the transaction cannot be taken").report();
+        return Err(Failure::new(errno, "a lock of the transaction cannot be taken"));
     }
     with(|tx| tx.locks.push(lock));
-    0
+    Ok(())
 }
 
 /// Aborts the level that works: rolls back if it is the outermost, and jumps to where the level was
@@ -370,21 +371,17 @@ extern "C" fn pmemobj_tx_errno() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmemobj_tx_xlock(kind: c_int, lock: *mut c_void, given: u64) -> c_int {
     must_work("pmemobj_tx_xlock");
-    let errno = if given & !flags::NO_ABORT != 0 {
-        Failure::invalid(format!("unknown flags {given:#x}")).report()
+    let outcome = if given & !flags::NO_ABORT != 0 {
+        Err(Failure::invalid(format!("unknown flags {given:#x}")))
     } else {
         match kind {
             MUTEX => add_lock(TxLock::Mutex(lock)),
             RWLOCK => add_lock(TxLock::Rwlock(lock)),
-            _ => Failure::invalid("Unrecognized lock type").report(),
+            _ => Err(Failure::invalid("Unrecognized lock type")),
         }
     };
-    if errno == 0 {
-        return 0;
-    }
-    let failure = Failure::new(errno, "a lock of the transaction cannot be taken");
     // SAFETY: this is a call of the program.
-    unsafe { super::ended(Err(failure), given, errno) }
+    unsafe { super::ended_with_errno(outcome, given) }
 }
 
 #[unsafe(no_mangle)]
