@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 
 mod errors;
+mod fork;
 mod install;
 mod kills;
 mod moving;
