@@ -28,7 +28,7 @@ enum sw_status {
     SW_NOT_FOUND = 1,     /* the key is not there; the end of a cursor or range. No error. */
     SW_SMALL = 2,         /* the value is longer than the place for it */
     SW_INVALID = 3,       /* an argument is wrong */
-    SW_MISUSE = 4,        /* of a pool that is closed, a transaction that is over, ... */
+    SW_MISUSE = 4,        /* of a pool that is closed, a transaction that is over, after a fork */
     SW_EXISTS = 5,        /* the file, or the map, is there already */
     SW_MISSING = 6,       /* there is no such file or folder */
     SW_IN_USE = 7,        /* the file is open, here or in another process */
@@ -55,8 +55,13 @@ const char *sw_status_name(int status);
 /* ------------------------------------------------------------------------------------ pools --- */
 
 /*
- * An open pool. A few bytes of each stay until the process ends, so that calls with one that was
- * closed give SW_MISUSE.
+ * An open pool, which one process at a time has. A few bytes of each stay until the process ends,
+ * so that calls with one that was closed give SW_MISUSE.
+ *
+ * In a process that is forked from that one, each call with the pool, or with a transaction or a
+ * cursor of it, gives SW_MISUSE; sw_pool_close closes the copy that the process has, and changes
+ * nothing of the pool. What sw_direct gave is not mapped there: an access ends the process
+ * (SIGSEGV). It can open other pools. A program that calls daemon() opens its pools after that.
  */
 typedef struct sw_pool sw_pool;
 

@@ -414,7 +414,7 @@ static int threads(void)
 	pthread_create(&thread[0], NULL, works, NULL);
 	pthread_create(&thread[1], NULL, works, NULL);
 	pthread_create(&thread[2], NULL, opens, NULL);
-	for (int round = 0; round < 60; round++) {
+	for (int round = 0; round < 60 && !failed; round++) {
 		pid_t child = fork();
 		if (child == 0) {
 			alarm(30);

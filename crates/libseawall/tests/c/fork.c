@@ -296,7 +296,7 @@ static int threads(void)
     put(0);
     pthread_create(&thread[0], NULL, works, NULL);
     pthread_create(&thread[1], NULL, begins, NULL);
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 60 && !failed; round++) {
         pid_t child = fork();
         if (child == 0) {
             alarm(30);
