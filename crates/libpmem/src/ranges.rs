@@ -1,5 +1,6 @@
 //! Which addresses are persistent memory: the mappings that were made, less what was unmapped.
 
+use seawall_native::OfProcess;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -8,16 +9,25 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges(BTreeMap<usize, usize>);
 
-static MAPPED: RwLock<Ranges> = RwLock::new(Ranges(BTreeMap::new()));
+static MAPPED: OfProcess<RwLock<Ranges>> = OfProcess::new();
+
+/// The ranges of this process. The child of a fork has the mappings of its parent: it begins with a
+/// copy of these, or none if a thread of the parent was changing them.
+fn of_process() -> &'static RwLock<Ranges> {
+    MAPPED.get_or_make(|| {
+        let of_parent = MAPPED.inherited().next().and_then(|mapped| mapped.try_read().ok());
+        RwLock::new(of_parent.map_or_else(Ranges::default, |mapped| mapped.clone()))
+    })
+}
 
 /// The ranges of this process, to look at.
 pub(crate) fn mapped() -> RwLockReadGuard<'static, Ranges> {
-    MAPPED.read().unwrap_or_else(PoisonError::into_inner)
+    of_process().read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The ranges of this process, to change.
 pub(crate) fn mapped_mut() -> RwLockWriteGuard<'static, Ranges> {
-    MAPPED.write().unwrap_or_else(PoisonError::into_inner)
+    of_process().write().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ranges {

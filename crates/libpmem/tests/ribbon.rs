@@ -108,6 +108,8 @@ fn threads_with_a_part_and_without_flush_all_of_theirs() {
 fn a_child_flushes_at_once_and_its_parent_goes_on() {
     let test = "a_child_flushes_at_once_and_its_parent_goes_on";
     let Some(program) = Program::compile(test, "ribbon") else { return };
+    let output = program.command(Whose::Ours).arg("forks").output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
     for mode in ["always", "auto"] {
         assert!(flushed(&program, &["forks"], mode).all() >= 100 * 37, "{mode}");
     }

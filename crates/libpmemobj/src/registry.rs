@@ -64,11 +64,6 @@ impl Pools {
     }
 }
 
-#[inline]
-fn first() -> &'static [Slot] {
-    POOLS.get().map_or(&[], |pools| &pools.first)
-}
-
 /// Adds a pool; gives its address.
 pub(crate) fn add(pool: ObjectPool) -> Pop {
     let pool: &'static ObjectPool = Box::leak(Box::new(pool));
@@ -116,11 +111,13 @@ pub(crate) fn remove_inherited(pop: Pop) -> Option<&'static ObjectPool> {
 #[inline]
 pub(crate) fn by_pop(pop: Pop) -> Result<&'static ObjectPool, Failure> {
     let base = pop as usize;
-    for slot in first() {
-        if slot.base.load(Acquire) == base
-            && let Some(pool) = slot.get()
-        {
-            return Ok(pool);
+    if let Some(pools) = POOLS.get() {
+        for slot in &pools.first {
+            if slot.base.load(Acquire) == base
+                && let Some(pool) = slot.get()
+            {
+                return Ok(pool);
+            }
         }
     }
     find(|pool| pool.base == base).map_err(|missing| match missing {
@@ -133,7 +130,7 @@ pub(crate) fn by_pop(pop: Pop) -> Result<&'static ObjectPool, Failure> {
 #[inline]
 pub(crate) fn run_of(pop: Pop) -> Option<u64> {
     let base = pop as usize;
-    let slot = first().iter().find(|slot| slot.base.load(Acquire) == base)?;
+    let slot = POOLS.get()?.first.iter().find(|slot| slot.base.load(Acquire) == base)?;
     let run = slot.run.load(Acquire);
     (run != 0).then_some(run)
 }
@@ -167,11 +164,14 @@ pub(crate) fn by_place(place: *const u8) -> Result<&'static ObjectPool, Missing>
 
 #[inline]
 fn by(is_it: impl Fn(&ObjectPool) -> bool) -> Result<&'static ObjectPool, Missing> {
-    let mut first = first().iter().filter_map(Slot::get);
-    match first.find(|pool| is_it(pool)) {
-        Some(pool) => Ok(pool),
-        None => find(is_it),
+    if let Some(pools) = POOLS.get() {
+        for pool in pools.first.iter().filter_map(Slot::get) {
+            if is_it(pool) {
+                return Ok(pool);
+            }
+        }
     }
+    find(is_it)
 }
 
 /// Looks among all.

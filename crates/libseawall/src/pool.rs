@@ -255,6 +255,7 @@ pub(crate) fn opened(handle: *const SwPool) -> Result<&'static OpenPool, Failure
 }
 
 /// The pool behind a handle, whatever its state.
+#[inline]
 fn behind(handle: *const SwPool) -> Result<&'static OpenPool, Failure> {
     if handle.is_null() || !handle.is_aligned() {
         return Err(Failure::null("the pool"));

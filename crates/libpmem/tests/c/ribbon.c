@@ -130,12 +130,21 @@ static void *until_the_end(void *base)
 	return NULL;
 }
 
-/* Children that flush, drain, map and unmap, of a process with lines that wait. */
+static void *maps_until_the_end(void *nothing)
+{
+	while (!ends)
+		pmem_unmap(map(), BYTES);
+	return nothing;
+}
+
+/* Children that flush, drain, map and unmap, of a process with lines that wait, and with a
+ * thread that maps and unmaps. */
 static void forks(void)
 {
-	pthread_t other;
+	pthread_t other, third;
 	char *base = map();
 	pthread_create(&other, NULL, until_the_end, base);
+	pthread_create(&third, NULL, maps_until_the_end, NULL);
 	for (int round = 0; round < 100; round++) {
 		flush_lines(base, 0, 37);
 		pid_t child = fork();
@@ -157,6 +166,7 @@ static void forks(void)
 	}
 	ends = 1;
 	pthread_join(other, NULL);
+	pthread_join(third, NULL);
 }
 
 static char *of_handler;
