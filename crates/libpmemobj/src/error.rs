@@ -25,6 +25,7 @@ impl Failure {
     }
 
     /// The pool is that of the process from which this one was forked.
+    #[cold]
     pub(crate) fn inherited() -> Failure {
         Failure::invalid(AccessError::Inherited.to_string())
     }

@@ -125,6 +125,7 @@ impl Construct {
     pub(crate) const NOTHING: Construct = Construct { with: None, argument: std::ptr::null_mut() };
 
     /// Calls the constructor for the object at `at`.
+    #[inline]
     pub(crate) fn call(&self, pool: &ObjectPool, at: Addr) -> Result<(), Failure> {
         let Some(constructor) = self.with else { return Ok(()) };
         // SAFETY: the program vouches for its constructor, and the object is there.
@@ -216,6 +217,7 @@ impl Found {
 
 /// The object that starts at `offset`, by its header: whether there is one is found out when it is
 /// freed. All its bytes are in the pool.
+#[inline]
 pub(crate) fn find(pool: &ObjectPool, offset: u64) -> Result<Found, Failure> {
     pool.check_process()?;
     find_in(&pool.reader(), (pool.heap.data(), pool.bytes), offset)

@@ -202,11 +202,13 @@ fn must_be_inside(call: &str) {
 }
 
 /// The pool of the transaction.
+#[inline]
 fn pool() -> &'static ObjectPool {
     with(|tx| tx.pool).unwrap_or_else(|| fatal("no transaction"))
 }
 
 /// The same, unless the transaction is one that the parent of this process has in its pool.
+#[inline]
 fn own_pool() -> Result<&'static ObjectPool, Failure> {
     let pool = pool();
     pool.check_process().map(|()| pool)

@@ -242,32 +242,43 @@ fn needs(head: &[u8], bytes: u64, wanted: &Wanted) -> Result<Needs, Failure> {
 
 /// The pool behind a handle, which is this process's own.
 pub(crate) fn opened(handle: *const SwPool) -> Result<&'static OpenPool, Failure> {
-    let pool = behind(handle)?;
-    if !pool.process.is_this() {
-        return Err(AccessError::Inherited.into());
+    match behind(handle) {
+        Some(pool) if pool.process.is_this() && !pool.is_broken.load(Relaxed) => Ok(pool),
+        pool => Err(unusable(handle, pool)),
     }
-    if pool.is_broken.load(Relaxed) {
-        let text = "an earlier call has failed half way, as its text said; close the pool, and \
-                    open it again, or a copy";
-        return Err(Failure::new(Status::Damaged, text));
-    }
-    Ok(pool)
 }
 
-/// The pool behind a handle, whatever its state.
+/// The pool behind a handle, if that is one and not closed.
 #[inline]
-fn behind(handle: *const SwPool) -> Result<&'static OpenPool, Failure> {
+fn behind(handle: *const SwPool) -> Option<&'static OpenPool> {
     if handle.is_null() || !handle.is_aligned() {
-        return Err(Failure::null("the pool"));
+        return None;
     }
     // SAFETY: a handle that this library gave stays readable.
     let shell = unsafe { &*handle };
     if shell.magic != MAGIC {
-        return Err(Failure::invalid("the pool is none; pass what sw_pool_open has given"));
+        return None;
     }
     // SAFETY: it is null, or a pool that is open: no thread may use one that is being closed.
-    let pool = unsafe { shell.open.load(Acquire).as_ref() };
-    pool.ok_or_else(|| Failure::misuse("the pool is closed; open it again"))
+    unsafe { shell.open.load(Acquire).as_ref() }
+}
+
+#[cold]
+fn unusable(handle: *const SwPool, pool: Option<&OpenPool>) -> Failure {
+    match pool {
+        Some(pool) if !pool.process.is_this() => AccessError::Inherited.into(),
+        Some(_) => {
+            let text = "an earlier call has failed half way, as its text said; close the pool, and \
+                        open it again, or a copy";
+            Failure::new(Status::Damaged, text)
+        }
+        None if handle.is_null() || !handle.is_aligned() => Failure::null("the pool"),
+        // SAFETY: as in `behind`.
+        None if unsafe { (*handle).magic } != MAGIC => {
+            Failure::invalid("the pool is none; pass what sw_pool_open has given")
+        }
+        None => Failure::misuse("the pool is closed; open it again"),
+    }
 }
 
 /// Keeps all calls but `sw_pool_close` from a pool in which one has panicked.
@@ -337,7 +348,7 @@ unsafe extern "C" fn sw_pool_open(
 #[unsafe(no_mangle)]
 extern "C" fn sw_pool_close(handle: *mut SwPool) -> Status {
     boundary(|| {
-        let pool = behind(handle)?;
+        let pool = behind(handle).ok_or_else(|| unusable(handle, None))?;
         let is_inherited = !pool.process.is_this();
         if !is_inherited && !pool.is_broken.load(SeqCst) && !pool.lanes.take_all() {
             let text = "a transaction or a call is in progress in the pool; end them before it is \
