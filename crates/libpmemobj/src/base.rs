@@ -27,18 +27,14 @@ unsafe fn layout_of<'a>(layout: *const c_char) -> Option<&'a [u8]> {
 }
 
 fn opened(outcome: Result<ObjectPool, Failure>) -> Pop {
-    match outcome {
-        Ok(pool) if registry::has(pool.uuid) => {
-            pool.close();
+    let added = outcome.and_then(|pool| {
+        registry::add(pool).map_err(|copy| {
+            copy.close();
             let text = "a pool with the same number is open: this one is a copy of it";
-            failed(&Failure::new(libc::EEXIST, text), null_mut())
-        }
-        Ok(pool) => registry::add(pool),
-        Err(failure) => {
-            failure.report();
-            null_mut()
-        }
-    }
+            Failure::new(libc::EEXIST, text)
+        })
+    });
+    added.unwrap_or_else(|failure| failed(&failure, null_mut()))
 }
 
 #[unsafe(no_mangle)]

@@ -32,19 +32,49 @@ struct Pools {
 #[unsafe(no_mangle)]
 static _pobj_cache_invalidate: AtomicI32 = AtomicI32::new(0);
 
+/// What calls look for is beside the pool, which another thread may be closing: only the pool that
+/// a call is about is open for as long as the call takes.
 #[derive(Default)]
 struct Slot {
+    /// As in the pool. 0 is no pool; it is set last, and taken back first.
     base: AtomicUsize,
-    /// As in the pool; 0 is no run.
+    bytes: AtomicU64,
+    uuid: AtomicU64,
+    /// 0 is no run.
     run: AtomicU64,
     pool: AtomicPtr<ObjectPool>,
 }
 
 impl Slot {
+    fn set(&self, pool: &'static ObjectPool) {
+        self.pool.store(std::ptr::from_ref(pool).cast_mut(), Release);
+        self.run.store(pool.run, Release);
+        self.uuid.store(pool.uuid, Release);
+        self.bytes.store(pool.bytes, Release);
+        self.base.store(pool.base, Release);
+    }
+
+    fn clear(&self) {
+        self.base.store(0, Release);
+        self.uuid.store(0, Release);
+        self.run.store(0, Release);
+        self.pool.store(null_mut(), Release);
+    }
+
+    /// The pool, if it is the one that `is_it` finds by its base, bytes and number.
     #[inline]
-    fn get(&self) -> Option<&'static ObjectPool> {
-        // SAFETY: it is null, or a pool that is open; no thread uses one that is being closed.
-        unsafe { self.pool.load(Acquire).as_ref() }
+    fn get(&self, is_it: impl Fn(usize, u64, u64) -> bool) -> Option<&'static ObjectPool> {
+        let base = self.base.load(Acquire);
+        let (bytes, uuid) = (self.bytes.load(Acquire), self.uuid.load(Acquire));
+        if base == 0 || !is_it(base, bytes, uuid) {
+            return None;
+        }
+        let pool = self.pool.load(Acquire);
+        if self.base.load(Acquire) != base {
+            return None; // It has become the slot of another pool meanwhile.
+        }
+        // SAFETY: it is null, or the pool that the call is about, which is open.
+        unsafe { pool.as_ref() }
     }
 }
 
@@ -64,19 +94,20 @@ impl Pools {
     }
 }
 
-/// Adds a pool; gives its address.
-pub(crate) fn add(pool: ObjectPool) -> Pop {
-    let pool: &'static ObjectPool = Box::leak(Box::new(pool));
+/// Adds a pool, and gives its address; gives it back if one of its number is open.
+pub(crate) fn add(pool: ObjectPool) -> Result<Pop, Box<ObjectPool>> {
     let pools = POOLS.get_or_make(Pools::default);
     let mut all = pools.all.write().unwrap_or_else(PoisonError::into_inner);
+    if all.iter().any(|other| other.uuid == pool.uuid) {
+        return Err(Box::new(pool));
+    }
+    let pool: &'static ObjectPool = Box::leak(Box::new(pool));
     all.push(pool);
-    if let Some(slot) = pools.first.iter().find(|slot| slot.get().is_none()) {
-        slot.pool.store(std::ptr::from_ref(pool).cast_mut(), Release);
-        slot.run.store(pool.run, Release);
-        slot.base.store(pool.base, Release);
+    if let Some(slot) = pools.first.iter().find(|slot| slot.base.load(Acquire) == 0) {
+        slot.set(pool);
     }
     _pobj_cache_invalidate.fetch_add(1, SeqCst);
-    pool.pop()
+    Ok(pool.pop())
 }
 
 /// Removes the pool at that address.
@@ -86,9 +117,7 @@ pub(crate) fn remove(pop: Pop) -> Option<ObjectPool> {
     let place = all.iter().position(|pool| pool.pop() == pop)?;
     let pool = all.remove(place);
     for slot in pools.first.iter().filter(|slot| slot.base.load(Acquire) == pool.base) {
-        slot.base.store(0, Release);
-        slot.run.store(0, Release);
-        slot.pool.store(null_mut(), Release);
+        slot.clear();
     }
     _pobj_cache_invalidate.fetch_add(1, SeqCst);
     // SAFETY: it is from `Box::leak`, and no thread may use a pool that is being closed.
@@ -110,17 +139,8 @@ pub(crate) fn remove_inherited(pop: Pop) -> Option<&'static ObjectPool> {
 /// The pool at that address.
 #[inline]
 pub(crate) fn by_pop(pop: Pop) -> Result<&'static ObjectPool, Failure> {
-    let base = pop as usize;
-    if let Some(pools) = POOLS.get() {
-        for slot in &pools.first {
-            if slot.base.load(Acquire) == base
-                && let Some(pool) = slot.get()
-            {
-                return Ok(pool);
-            }
-        }
-    }
-    find(|pool| pool.base == base).map_err(|missing| match missing {
+    let wanted = pop as usize;
+    by(|base, _, _| base == wanted).map_err(|missing| match missing {
         Missing::NotOpen => Failure::invalid(NOT_OPEN),
         Missing::Inherited => missing.into(),
     })
@@ -154,24 +174,22 @@ impl From<Missing> for Failure {
 
 /// The pool of that number.
 pub(crate) fn by_oid(oid: Oid) -> Result<&'static ObjectPool, Missing> {
-    by(|pool| pool.uuid == oid.pool)
+    by(|_, _, uuid| uuid == oid.pool)
 }
 
 /// The pool that has that byte.
 pub(crate) fn by_place(place: *const u8) -> Result<&'static ObjectPool, Missing> {
-    by(|pool| pool.holds(place))
+    by(|base, bytes, _| (place as usize).wrapping_sub(base) < bytes as usize)
 }
 
+/// The pool that `is_it` finds by its base, bytes and number.
 #[inline]
-fn by(is_it: impl Fn(&ObjectPool) -> bool) -> Result<&'static ObjectPool, Missing> {
-    if let Some(pools) = POOLS.get() {
-        for pool in pools.first.iter().filter_map(Slot::get) {
-            if is_it(pool) {
-                return Ok(pool);
-            }
-        }
+fn by(is_it: impl Fn(usize, u64, u64) -> bool) -> Result<&'static ObjectPool, Missing> {
+    let first = POOLS.get().map_or(&[][..], |pools| &pools.first);
+    match first.iter().find_map(|slot| slot.get(&is_it)) {
+        Some(pool) => Ok(pool),
+        None => find(|pool| is_it(pool.base, pool.bytes, pool.uuid)),
     }
-    find(is_it)
 }
 
 /// Looks among all.
@@ -184,7 +202,38 @@ fn find(is_it: impl Fn(&ObjectPool) -> bool) -> Result<&'static ObjectPool, Miss
     })
 }
 
-/// Whether a pool of that number is open.
-pub(crate) fn has(uuid: u64) -> bool {
-    POOLS.get().is_some_and(|pools| pools.read().iter().any(|pool| pool.uuid == uuid))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::NonNull;
+
+    /// A slot of a pool that is closed: whoever follows its pointer is caught by the sanitizers.
+    fn of_a_closed_pool() -> Slot {
+        let slot = Slot::default();
+        slot.pool.store(NonNull::dangling().as_ptr(), Release);
+        slot.uuid.store(7, Release);
+        slot.bytes.store(4096, Release);
+        slot.base.store(8192, Release);
+        slot
+    }
+
+    #[test]
+    fn a_look_for_one_pool_follows_no_pointer_to_another() {
+        let slot = of_a_closed_pool();
+        assert!(slot.get(|_, _, uuid| uuid == 8).is_none());
+        assert!(
+            slot.get(|base, bytes, _| 12288_usize.wrapping_sub(base) < bytes as usize).is_none()
+        );
+    }
+
+    #[test]
+    fn a_slot_that_becomes_that_of_another_pool_during_a_look_gives_none() {
+        let slot = of_a_closed_pool();
+        let found = slot.get(|_, _, uuid| {
+            slot.clear();
+            slot.base.store(16384, Release);
+            uuid == 7
+        });
+        assert!(found.is_none());
+    }
 }

@@ -91,7 +91,8 @@ impl Settings {
             _ => class_number(which)?,
         };
         if number < FIRST_CLASS || !is_free(number) {
-            let text = format!("allocation class {number} is there already; \"new\" finds a number");
+            let text =
+                format!("allocation class {number} is there already; \"new\" finds a number");
             return Err(Failure::new(libc::EEXIST, text));
         }
         let is_same = |class: &ClassDescription| {
