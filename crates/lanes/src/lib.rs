@@ -28,8 +28,9 @@ use std::time::Duration;
 /// The session of a lane.
 pub type LaneSession = Session<'static, NativeMemory<'static>>;
 
-/// Lanes that no transaction takes.
+/// The most lanes that no transaction takes, and the part of all that they are where there are few.
 const FOR_CALLS: usize = 8;
+const CALLS_SHARE: usize = 5;
 /// One lane of those that keep their free space for so many chunks of the pool: more than it has of
 /// its own, as few programs use so many sizes.
 const CHUNKS_A_LANE: u64 = 16;
@@ -254,9 +255,14 @@ impl Lanes {
     }
 }
 
-/// Of so many lanes, the number of those that transactions take.
+/// Of so many lanes, the number of those that transactions take: all, if there is only one.
 fn for_all(lanes: usize) -> usize {
-    lanes - FOR_CALLS.min(lanes / 2)
+    lanes - (lanes / CALLS_SHARE).clamp(1, FOR_CALLS).min(lanes / 2)
+}
+
+/// The number of lanes with which so many transactions can be in progress, and calls beside them.
+pub fn lanes_for(transactions: usize) -> usize {
+    (transactions + 1..).find(|lanes| for_all(*lanes) >= transactions).expect("there is one")
 }
 
 /// A lane that this thread has, until it is dropped.

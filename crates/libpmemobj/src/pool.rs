@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::object;
 use crate::settings::{self, Settings};
 use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
-use seawall_lanes::{LaneGuard, Lanes};
+use seawall_lanes::{LaneGuard, Lanes, lanes_for};
 use seawall_memory::{Addr, Image, Memory, MemoryExt, Process};
 use seawall_native::{
     DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolError,
@@ -32,8 +32,6 @@ const POOL_BYTES_MAX: u64 = 15 << 40;
 /// Lanes of a pool, and of one that is small.
 const LANES: u64 = 1024;
 const FEW_LANES: u64 = 256;
-/// One for a transaction, and one for the calls in it.
-const LANES_MIN: u64 = 2;
 /// Bytes of a pool from which it has all lanes.
 const MANY_LANES_MIN: u64 = 512 << 20;
 /// The part of a pool that logs may take, if they need not be as small as they can be.
@@ -358,7 +356,8 @@ pub(crate) fn check_layout<M: Memory>(
 /// pools have small logs, which grow with what a transaction needs.
 fn options_for(bytes: u64, lanes: Option<u64>) -> HeapOptions {
     let usual = if bytes < MANY_LANES_MIN { FEW_LANES } else { LANES };
-    let threads = lanes.map_or(usual, |lanes| lanes.clamp(LANES_MIN, usual));
+    let threads =
+        lanes.map_or(usual, |lanes| (lanes_for(lanes.min(usual) as usize) as u64).min(usual));
     let share = (bytes / LOG_SHARE / (3 * threads)).clamp(4 << 10, 64 << 10);
     let log_bytes = 1 << share.ilog2();
     let with = |chunks: u64| HeapOptions {

@@ -285,7 +285,7 @@ pub(crate) fn from_environment() -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// What `PMEMOBJ_NLANES` says: threads of a new pool that can be in calls at a time.
+/// What `PMEMOBJ_NLANES` says: threads of a new pool that can be in transactions at a time.
 pub(crate) fn lanes_wanted() -> Result<Option<u64>, Failure> {
     let Ok(text) = std::env::var("PMEMOBJ_NLANES") else { return Ok(None) };
     match text.parse() {

@@ -76,6 +76,24 @@ fn a_pool_of_two_lanes_serves_as_many_threads_and_one_of_none_is_refused() {
     }
 }
 
+#[test]
+fn as_many_threads_as_there_are_lanes_are_in_transactions() {
+    let test = "as_many_threads_as_there_are_lanes_are_in_transactions";
+    let Some(program) = compile(test, "lanes") else { return };
+    for lanes in ["1", "2", "4", "9", "40"] {
+        let of = |whose| {
+            let folder = pools();
+            let mut run = command(&program, whose);
+            run.env("PMEMOBJ_NLANES", lanes).arg(pool_in(&folder, "pool")).arg(lanes);
+            let output = run.output().unwrap();
+            assert!(output.status.success(), "{lanes}: {}", told(&output));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        // The other library serves a call beside a transaction from the lane of that.
+        assert_same(&of(Whose::System), &of(Whose::Ours), lanes);
+    }
+}
+
 /// What a script leaves, and the steps that it has announced.
 fn script(program: &TrialProgram, whose: Whose, seed: u64, kill: u64) -> (String, String) {
     let folder = pools();

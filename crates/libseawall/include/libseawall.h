@@ -119,8 +119,9 @@ int sw_pool_create(const char *path, const struct sw_options *options, sw_pool *
 int sw_pool_open(const char *path, const struct sw_options *options, sw_pool **pool);
 
 /*
- * Closes a pool; SW_BUSY while a transaction or a call is in progress. No address of it may be used
- * afterwards. Closing makes nothing durable: what was committed is.
+ * Closes a pool; SW_BUSY while a transaction or a call is in progress. No thread may begin a call on
+ * the pool, or close it, while another one closes it: calls afterwards give SW_MISUSE. No address of
+ * it may be used afterwards. Closing makes nothing durable: what was committed is.
  */
 int sw_pool_close(sw_pool *pool);
 
