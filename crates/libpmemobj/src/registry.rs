@@ -2,8 +2,8 @@
 //!
 //! A program hands a pool over with each call, and its header files keep the last pool by number in
 //! a variable of each thread (`_pobj_cached_pool`), which is void when `_pobj_cache_invalidate`
-//! changes: at each close. It changes at each opening, too, as the variable can have another pool of
-//! that number: that of the process from which this one was forked.
+//! changes: at each close. It changes at each opening, too, as the variable can hold another pool of
+//! that number, which the process has that this one was forked from.
 
 use crate::error::Failure;
 use crate::pool::ObjectPool;
@@ -124,8 +124,8 @@ pub(crate) fn remove(pop: Pop) -> Option<ObjectPool> {
     Some(*unsafe { Box::from_raw(std::ptr::from_ref(pool).cast_mut()) })
 }
 
-/// Removes the parent's pool at that address, which stays open for the parent. Here nothing leads to
-/// it any more but a transaction that was open at the fork.
+/// Removes the parent's pool at that address, which stays open for the parent. Here nothing leads
+/// to it any more but a transaction that was open at the fork.
 pub(crate) fn remove_inherited(pop: Pop) -> Option<&'static ObjectPool> {
     let mut found = POOLS.inherited().filter_map(|pools| {
         let mut all = pools.all.try_write().ok()?;

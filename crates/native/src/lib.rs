@@ -5,8 +5,9 @@
 //! survives here, and [`Doctor`] lists what this machine can do.
 //!
 //! It is not a pool format, an allocator or a transaction system (`seawall-runtime` is), and it
-//! cannot make an ordinary file survive a power failure by flushing lines: see [`Domain`]. A pool is
-//! that of one process, and not of those that are forked from it: see [`Pool`].
+//! cannot make an ordinary file survive a power failure by flushing lines: see [`Domain`]. A pool
+//! belongs to one process, and not to those that are forked from it: see [`Pool`].
+//!
 //! Written for Linux; elsewhere on Unix there is no `MAP_SYNC` and space is allocated by writing
 //! zeros. The Arm parts follow the manual and have not been run.
 //!

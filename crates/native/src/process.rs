@@ -37,8 +37,8 @@ fn word() -> &'static AtomicU64 {
     if let Some(word) = unsafe { WORD.load(Acquire).as_ref() } {
         return word;
     }
-    // SAFETY: the C library forgets the handler when it unloads this code. The handler calls nothing
-    // but the system.
+    // SAFETY: the C library forgets the handler when it unloads this code. The handler calls
+    // nothing but the system.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     let new = wiped_page();
     match WORD.compare_exchange(null_mut(), new, AcqRel, Acquire) {

@@ -6,7 +6,7 @@
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use seawall_memory::{Addr, Fence, FlushBy, Handles, Memory, MemoryExt, layer};
-use seawall_native::{Domain, NativeMemory, Pool, PoolError, PoolOptions};
+use seawall_native::{Domain, NativeMemory, OfProcess, Pool, PoolError, PoolOptions};
 use seawall_ribbon::{EarlySource, Mode, Ribbon, RibbonCounters, RibbonOptions, RibbonPool};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -243,6 +243,21 @@ fn a_child_is_told_that_the_pool_is_its_parents_however_it_was_made() {
     let grandchild = forked(|| wait_for(forked(|| look(&pool))));
     assert_eq!(wait_for(grandchild), 0);
     assert!(!pool.is_inherited() && pool.grow(2 << 20).is_ok());
+}
+
+#[test]
+fn what_a_process_has_for_itself_a_child_makes_anew() {
+    static NUMBERS: OfProcess<u32> = OfProcess::new();
+    assert_eq!((NUMBERS.get(), *NUMBERS.get_or_make(|| 1)), (None, 1));
+    let inherited = || NUMBERS.inherited().copied().collect::<Vec<u32>>();
+    let id = forked(|| {
+        let is_new = NUMBERS.get().is_none() && inherited() == [1];
+        let makes = *NUMBERS.get_or_make(|| 2) == 2 && NUMBERS.get() == Some(&2);
+        let grandchild = || i32::from(NUMBERS.get().is_some() || inherited() != [2, 1]);
+        i32::from(!is_new || !makes || wait_for(forked(grandchild)) != 0)
+    });
+    assert_eq!(wait_for(id), 0);
+    assert_eq!((NUMBERS.get(), *NUMBERS.get_or_make(|| 3), inherited()), (Some(&1), 1, vec![]));
 }
 
 /// Number of the signal that ended the process.

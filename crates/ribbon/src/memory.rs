@@ -38,8 +38,9 @@ struct Way {
 ///
 /// It promises exactly what [`Memory`] does: what was flushed is durable after the thread's next
 /// drain, ordered by its next order, and by a locked operation where the machine below orders it by
-/// one. Dropping it drains, unless the thread is panicking or the memory is that of the process that
-/// this one was forked from: a request that no fence followed was promised nothing. `H` holds the handle below: a reference, or a box that owns it.
+/// one. Dropping it drains, unless the thread is panicking, or the memory is that of the process
+/// that this one was forked from: a request that no fence followed was promised nothing. `H` holds
+/// the handle below: a reference, or a box that owns it.
 pub struct RibbonMemory<'m, H: Deref<Target: Memory>> {
     memory: H,
     ribbon: Ribbon,

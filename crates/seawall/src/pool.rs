@@ -250,7 +250,8 @@ impl<R: Branded> Pool<R> {
 
 impl<R> Drop for Pool<R> {
     fn drop(&mut self) {
-        // No thread works in it any more; or it is the parent's, in a forked process. With its logs truncated it opens at once the next time.
+        // No thread works in it any more. With its logs truncated it opens at once the next time.
+        // In a forked process it is the parent's, which goes on.
         if !std::thread::panicking() && !self.file.is_inherited() {
             let memory = self.file.memory(0);
             self.heap.join(&memory).retire();

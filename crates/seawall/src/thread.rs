@@ -66,8 +66,8 @@ impl<'m, R: Branded, M: Memory> Thread<'m, R, M> {
     /// it needs what a thread holds that works below this interface.
     ///
     /// # Errors
-    /// What `body` returns; [`Error::Full`] when the pool has no room; [`ReadError::Inherited`] in a
-    /// process that was forked from the one that opened the pool, in `body`, too.
+    /// What `body` returns; [`Error::Full`] when the pool has no room; [`ReadError::Inherited`] in
+    /// a process that was forked from the one that opened the pool, in `body`, too.
     pub fn transaction<T, E: From<Error>>(
         &mut self,
         body: impl for<'p> FnMut(&mut Tx<'p, '_, 'm, M>, Ptr<'p, R::In<'p>>) -> Result<T, E>,

@@ -335,8 +335,8 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     /// Truncates the logs of all threads. Afterwards all that was committed before the call is
-    /// durable in place, and opening is quickest, if no thread has written meanwhile. In the child of
-    /// a fork it does nothing.
+    /// durable in place, and opening is quickest, if no thread has written meanwhile. In the child
+    /// of a fork it does nothing.
     ///
     /// # Panics
     /// When another session of this thread number has joined since.
