@@ -2,8 +2,8 @@
 //!
 //! A program hands a pool over with each call, and its header files keep the last pool by number in
 //! a variable of each thread (`_pobj_cached_pool`), which is void when `_pobj_cache_invalidate`
-//! changes: at each close. It changes at each opening, too, as the variable can hold another pool of
-//! that number, which the process has that this one was forked from.
+//! changes: at each close, and at each opening, as the variable can hold another pool of that
+//! number, which the process has that this one was forked from.
 
 use crate::error::Failure;
 use crate::pool::ObjectPool;

@@ -139,8 +139,8 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     /// Ends a transaction: commits if its body has succeeded; else, and if the commit fails, rolls
-    /// back. Returns why it could not commit, or as an error why it could not be rolled back. In the
-    /// child of a fork neither is done: the transaction is the parent's.
+    /// back. Returns why it could not commit, or as an error why it could not be rolled back. In
+    /// the child of a fork neither is done: the transaction is the parent's.
     #[inline(never)]
     pub(super) fn leave_with(
         &mut self,
