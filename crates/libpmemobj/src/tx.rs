@@ -126,7 +126,10 @@ fn with<T>(action: impl FnOnce(&mut ThreadTx) -> T) -> T {
     let found = unsafe { *seawall_thread_tx() }.cast::<RefCell<ThreadTx>>();
     let place = if found.is_null() { make() } else { found };
     // SAFETY: it lives as long as the thread, and `RefCell` sees to it that it is used once.
-    action(&mut unsafe { &*place }.borrow_mut())
+    match unsafe { &*place }.try_borrow_mut() {
+        Ok(mut tx) => action(&mut tx),
+        Err(_) => fatal("a handler of a signal that has interrupted a transaction's call uses it"),
+    }
 }
 
 #[cold]
