@@ -266,10 +266,9 @@ pub(crate) fn next(pool: &ObjectPool, at: Option<Addr>) -> Oid {
 
 /// Copies the first bytes of an object to a new one, and flushes them with the commit.
 pub(crate) fn copy(pool: &ObjectPool, tx: &mut PoolTx<'_>, from: Addr, to: Addr, bytes: u64) {
-    // SAFETY: both objects are so long, and the new one is this transaction's.
-    unsafe {
-        std::ptr::copy_nonoverlapping(pool.place(from), pool.place(to), bytes as usize);
-    }
+    // SAFETY: both objects are so long, and the new one is this transaction's. In a damaged pool
+    // they can overlap.
+    unsafe { std::ptr::copy(pool.place(from), pool.place(to), bytes as usize) };
     tx.flush_at_commit(to, bytes);
 }
 

@@ -12,15 +12,14 @@ use crate::types::{LAYOUT_BYTES, Oid, POOL_BYTES_MIN, Pop};
 use seawall_lanes::{LaneGuard, Lanes, lanes_for};
 use seawall_memory::{Addr, Image, Memory, MemoryExt, Process};
 use seawall_native::{
-    DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolError,
+    DOMAIN_VARIABLE, Domain, Durability, FlushKind, NativeMemory, Needs, Pool, PoolFile,
     PoolOptions,
 };
 use seawall_runtime::{CHUNK_BYTES, Heap, HeapInfo, HeapOptions, Logging, Tx};
 use std::collections::hash_map::RandomState;
-use std::fs::{OpenOptions, Permissions};
+use std::fs::Permissions;
 use std::hash::BuildHasher;
-use std::io::Read;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicPtr;
@@ -99,53 +98,40 @@ impl ObjectPool {
         }
         let settings = settings::from_environment()?;
         if bytes == 0 {
-            empty(path)?;
-            return ObjectPool::make_in(path, layout, settings);
+            let file = PoolFile::open(path)?;
+            let bytes = empty(&file)?;
+            return ObjectPool::make_in(file, bytes, layout, settings);
         }
         if i64::try_from(bytes).is_err() {
             let text = format!("{}: no file has {bytes} bytes", path.display());
             return Err(Failure::new(libc::EFBIG, text));
         }
-        // The mode is set when the pool is whole, so that nobody else opens it before.
-        let options =
-            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
-        let file = options.open(path).map_err(|error| io_failure(path, &error))?;
-        let sized = file.set_len(bytes).map_err(|error| io_failure(path, &error));
-        let made = sized.and_then(|()| {
-            let pool = ObjectPool::make_in(path, layout, settings)?;
-            match file.set_permissions(Permissions::from_mode(mode & 0o7777)) {
-                Ok(()) => Ok(pool),
-                Err(error) => {
-                    pool.close();
-                    Err(io_failure(path, &error))
-                }
-            }
-        });
-        if made.is_err() {
-            let _ = std::fs::remove_file(path);
-        }
-        made
+        let file = PoolFile::create(path, 0o600)?;
+        let allowed = file.file().set_permissions(Permissions::from_mode(mode & 0o7777));
+        allowed.map_err(|error| io_failure(path, &error))?;
+        ObjectPool::make_in(file, bytes, layout, settings)
     }
 
-    /// Makes a pool in a file of zeros.
-    fn make_in(path: &Path, layout: &[u8], settings: Settings) -> Result<ObjectPool, Failure> {
-        let bytes = std::fs::metadata(path).map_err(|error| io_failure(path, &error))?.len();
+    /// Makes a pool of `bytes` bytes in a file of no more, which are zero.
+    fn make_in(
+        file: PoolFile,
+        bytes: u64,
+        layout: &[u8],
+        settings: Settings,
+    ) -> Result<ObjectPool, Failure> {
         if bytes < POOL_BYTES_MIN {
             return Err(Failure::invalid(format!(
                 "{}: {bytes} bytes, smaller than {POOL_BYTES_MIN}, the smallest pool",
-                path.display()
+                file.name()
             )));
         }
         if bytes > POOL_BYTES_MAX {
-            let text = format!("{}: no room for {bytes} bytes", path.display());
+            let text = format!("{}: no room for {bytes} bytes", file.name());
             return Err(Failure::new(libc::ENOSPC, text));
         }
         let options = options_for(bytes, settings::lanes_wanted()?);
-        let file = fitting(|domain| {
-            let dram_bytes = options.dram_bytes();
-            let open = PoolOptions { domain, dram_bytes, ..PoolOptions::default() };
-            Pool::open(path, &open, |_, _| Ok(()))
-        })?;
+        let open = PoolOptions { dram_bytes: options.dram_bytes(), ..PoolOptions::default() };
+        let file = fitting(Pool::create_in(file, bytes, &open)?)?;
         let memory = file.memory(0);
         let heap = Heap::create(&memory, NAME, new_uuid(), &options)?;
         let place = root_words::at(heap.root(), root_words::LAYOUT);
@@ -157,22 +143,10 @@ impl ObjectPool {
     /// Opens the pool in the file, and recovers it; `layout` names what it must be of.
     pub(crate) fn open(path: &Path, layout: Option<&[u8]>) -> Result<ObjectPool, Failure> {
         let settings = settings::from_environment()?;
-        let file = fitting(|domain| {
-            Pool::open_as(path, domain, |head, bytes| {
-                needs(head, bytes).map_err(|failure| failure.text)
-            })
-        })?;
-        let bytes = file.bytes();
-        let memory = file.memory(0);
-        if let Some(layout) = layout {
-            let found = Heap::read(&memory, NAME, bytes)?;
-            check_layout(&memory, &found, layout)?;
-        }
-        let (heap, _) = Heap::open(&memory, NAME, bytes)?;
-        let root: u64 = memory.load(root_words::at(heap.root(), root_words::ROOT));
-        if root != 0 && object::find_in(&memory, (heap.data(), bytes), root).is_err() {
-            return Err(Failure::invalid("the pool is damaged: its root object is none"));
-        }
+        let file = fitting(Pool::open_as(path, None, |head, bytes| {
+            needs(head, bytes).map_err(|failure| failure.text)
+        })?)?;
+        let heap = opened(&file.memory(0), file.bytes(), layout)?;
         Ok(ObjectPool::start(file, heap, settings))
     }
 
@@ -276,13 +250,12 @@ impl ObjectPool {
     }
 }
 
-/// Opens a file in the domain that fits it: a program of libpmemobj is promised that what it has
+/// The pool in the domain that fits its file: a program of libpmemobj is promised that what it has
 /// persisted survives a power failure, so an ordinary file on a disk is written by `msync`, unless
 /// the program's user says that it is persistent memory, or names the domain.
-fn fitting(open: impl Fn(Option<Domain>) -> Result<Pool, PoolError>) -> Result<Pool, Failure> {
+fn fitting(file: Pool) -> Result<Pool, Failure> {
     let forced = std::env::var("PMEM_IS_PMEM_FORCE").unwrap_or_default();
     let is_named = std::env::var_os(DOMAIN_VARIABLE).is_some_and(|name| !name.is_empty());
-    let file = open(None)?;
     let by_page = match forced.as_str() {
         "1" => false,
         "0" => true,
@@ -291,26 +264,22 @@ fn fitting(open: impl Fn(Option<Domain>) -> Result<Pool, PoolError>) -> Result<P
     if is_named || !by_page {
         return Ok(file);
     }
-    drop(file);
-    Ok(open(Some(Domain::Page))?)
+    Ok(file.in_domain(Domain::Page)?)
 }
 
-/// Removes what a file holds whose first page is zero, and keeps its length: what programs may make
-/// a pool in.
-fn empty(path: &Path) -> Result<(), Failure> {
-    let fail = |error| io_failure(path, &error);
-    if path.is_dir() {
-        return Err(Failure::new(libc::EEXIST, format!("{}: is a folder", path.display())));
-    }
-    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
-    let bytes = file.metadata().map_err(fail)?.len();
-    let mut head = Vec::new();
-    (&mut file).take(4096).read_to_end(&mut head).map_err(fail)?;
+/// Removes what a file holds whose first page is zero, and keeps its length, which it returns: what
+/// programs may make a pool in.
+fn empty(file: &PoolFile) -> Result<u64, Failure> {
+    let fail = |error| io_failure(Path::new(&file.name()), &error);
+    let bytes = file.bytes()?;
+    let mut head = [0; 4096];
+    file.file().read_exact_at(&mut head, 0).map_err(fail)?;
     if head.iter().any(|byte| *byte != 0) {
-        let text = format!("{}: not empty, so no pool is made in it", path.display());
+        let text = format!("{}: not empty, so no pool is made in it", file.name());
         return Err(Failure::new(libc::EEXIST, text));
     }
-    file.set_len(0).and_then(|()| file.set_len(bytes)).map_err(fail)
+    file.file().set_len(0).and_then(|()| file.file().set_len(bytes)).map_err(fail)?;
+    Ok(bytes)
 }
 
 pub(crate) fn io_failure(path: &Path, error: &std::io::Error) -> Failure {
@@ -325,6 +294,24 @@ pub(crate) fn described<M: Memory>(memory: &M, bytes: u64) -> Result<HeapInfo, F
         return Err(Failure::invalid("a pool of that name, and not of this library"));
     }
     Ok(info)
+}
+
+/// Opens the heap of a pool of so many bytes, and recovers it: what `pmemobj_open` opens, and what
+/// `pmemobj_check` calls whole if its objects are, too.
+pub(crate) fn opened<M: Memory>(
+    memory: &M,
+    bytes: u64,
+    layout: Option<&[u8]>,
+) -> Result<Heap, Failure> {
+    if let Some(layout) = layout {
+        check_layout(memory, &described(memory, bytes)?, layout)?;
+    }
+    let (heap, _) = Heap::open(memory, NAME, bytes)?;
+    let root: u64 = memory.load(root_words::at(heap.root(), root_words::ROOT));
+    if root != 0 && object::find_in(memory, (heap.data(), bytes), root).is_err() {
+        return Err(Failure::invalid("the pool is damaged: its root object is none"));
+    }
+    Ok(heap)
 }
 
 /// What the pool needs that begins with the bytes of `head`.

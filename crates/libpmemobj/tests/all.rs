@@ -7,5 +7,6 @@ mod hostile;
 mod kills;
 mod oracle;
 mod overwrites;
+mod race;
 mod support;
 mod symbols;

@@ -43,7 +43,10 @@ pub enum PoolError {
         path: String,
     },
     /// Too short to be a pool.
-    #[error("{path}: {bytes} bytes, and a pool has at least {min}; it is truncated or no pool")]
+    #[error(
+        "{path}: {bytes} bytes, and a pool has at least {min}; it is truncated, no pool, or one \
+         that another process is just making"
+    )]
     TooSmall {
         /// The file.
         path: String,
@@ -158,6 +161,10 @@ pub(crate) fn explain(
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => PoolError::Full { path, bytes },
         ErrorKind::FileTooLarge => PoolError::FileTooLarge { path, bytes },
         ErrorKind::OutOfMemory => PoolError::NoAddresses { path, bytes },
+        // A socket, or a device that is not there.
+        _ if [libc::ENXIO, libc::ENODEV].contains(&source.raw_os_error().unwrap_or(0)) => {
+            PoolError::NotAFile { path }
+        }
         _ => PoolError::System { path, action, source },
     }
 }

@@ -6,18 +6,18 @@
 
 use crate::domain::{Domain, Durability, caches_persist_here};
 use crate::error::{PoolError, explain};
+use crate::file::{PoolFile, check_size};
 use crate::flush::{Flush, FlushKind};
 use crate::map::{self, Mapping};
 use crate::memory::NativeMemory;
-use crate::space::{LockedFile, Space};
+use crate::space::Space;
 use crate::wait::Sleepers;
 use seawall_memory::{Addr, FlushBy, Handles, LINE_BYTES, Process, ThreadSlots};
 #[cfg(target_os = "linux")]
 use seawall_memory::{RecentStores, StoreSource};
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The smallest pool, in bytes.
 pub const POOL_BYTES_MIN: u64 = 4096;
@@ -74,29 +74,18 @@ impl Pool {
     /// When the file exists (it is left alone), the disk is full, or the system refuses; no file
     /// is left behind then.
     pub fn create(path: &Path, bytes: u64, options: &PoolOptions) -> Result<Pool, PoolError> {
-        let name = path.display().to_string();
-        check_size(&name, bytes)?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = file.map_err(|error| explain(&name, "create it", bytes, error))?;
-        let pool = Pool::fill_and_map(file, path, bytes, options);
-        if pool.is_err() {
-            let _ = std::fs::remove_file(path);
-        }
-        pool
+        check_size(&path.display().to_string(), bytes)?;
+        Pool::create_in(PoolFile::create(path, 0o666)?, bytes, options)
     }
 
-    fn fill_and_map(
-        file: File,
-        path: &Path,
-        bytes: u64,
-        options: &PoolOptions,
-    ) -> Result<Pool, PoolError> {
-        let name = path.display().to_string();
-        let fail = |action, error| explain(&name, action, bytes, error);
-        let pool = Pool::map(LockedFile::lock(file, &name)?, &name, bytes, options)?;
-        let file = pool.space.file();
-        file.sync_all().map_err(|error| fail("write it to the disk", error))?;
-        sync_folder(path).map_err(|error| fail("write its name to the disk", error))?;
+    /// As [`create`](Pool::create), in a file that is empty or of at most `bytes` zeros.
+    ///
+    /// # Errors
+    /// As there; the file is removed if [`PoolFile::create`] has made it.
+    pub fn create_in(file: PoolFile, bytes: u64, options: &PoolOptions) -> Result<Pool, PoolError> {
+        check_size(&file.name(), bytes)?;
+        let mut pool = Pool::map(file, bytes, options)?;
+        pool.space.finish_file()?;
         Ok(pool)
     }
 
@@ -141,25 +130,16 @@ impl Pool {
         domain: Option<Domain>,
         check: impl FnOnce(&[u8], u64) -> Result<Needs, String>,
     ) -> Result<Pool, PoolError> {
-        let name = path.display().to_string();
-        let fail = |action, error| explain(&name, action, 0, error);
-        let status = std::fs::metadata(path).map_err(|error| fail("find it", error))?;
-        if !status.is_file() {
-            return Err(PoolError::NotAFile { path: name });
-        }
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        let file = file.map_err(|error| fail("open it", error))?;
-        let locked = LockedFile::lock(file, &name)?;
-        let file = locked.file();
-        let bytes = file.metadata().map_err(|error| fail("find its size", error))?.len();
-        check_size(&name, bytes)?;
+        let file = PoolFile::open(path)?;
+        let bytes = file.bytes()?;
         let mut head = vec![0; POOL_BYTES_MIN as usize];
-        file.read_exact_at(&mut head, 0).map_err(|error| fail("read it", error))?;
+        let read = file.file().read_exact_at(&mut head, 0);
+        read.map_err(|error| explain(&file.name(), "read it", 0, error))?;
         let needs = check(&head, bytes);
-        let needs = needs.map_err(|why| PoolError::Rejected { path: name.clone(), why })?;
+        let needs = needs.map_err(|why| PoolError::Rejected { path: file.name(), why })?;
         let Needs { used, dram_bytes, bytes_max } = needs;
         let options = PoolOptions { domain, dram_bytes, bytes_max };
-        Pool::map(locked, &name, used.clamp(POOL_BYTES_MIN, bytes), &options)
+        Pool::map(file, used.clamp(POOL_BYTES_MIN, bytes), &options)
     }
 
     /// A pool of `bytes` zeroed bytes in a file without a name, in the folder for temporary files;
@@ -168,42 +148,38 @@ impl Pool {
     /// # Errors
     /// When the disk is full or the system refuses.
     pub fn temporary(bytes: u64, options: &PoolOptions) -> Result<Pool, PoolError> {
-        let name = std::env::temp_dir().join("(temporary pool)").display().to_string();
+        let path = std::env::temp_dir().join("(temporary pool)");
+        let name = path.display().to_string();
         check_size(&name, bytes)?;
         let file = tempfile::tempfile();
         let file = file.map_err(|error| explain(&name, "create it", bytes, error))?;
-        let mut pool = Pool::map(LockedFile::lock(file, &name)?, &name, bytes, options)?;
+        let mut pool = Pool::map(PoolFile::unnamed(file, &path)?, bytes, options)?;
         pool.durability = Durability::Nothing;
         Ok(pool)
     }
 
-    fn map(
-        locked: LockedFile,
-        name: &str,
-        bytes: u64,
-        options: &PoolOptions,
-    ) -> Result<Pool, PoolError> {
+    fn map(file: PoolFile, bytes: u64, options: &PoolOptions) -> Result<Pool, PoolError> {
+        let name = file.name();
         let wanted = match options.domain {
             None => Domain::from_environment()?,
             given => given,
         };
-        let chosen = Flush::from_environment()?;
-        let space = Space::new(locked, name.to_string(), bytes, options.bytes_max)?;
+        let space = Space::new(file, bytes, options.bytes_max)?;
         let dram = Mapping::anonymous(options.dram_bytes);
-        let fail = |error| explain(name, "get memory beside it", options.dram_bytes, error);
+        let fail = |error| explain(&name, "get memory beside it", options.dram_bytes, error);
         let dram = dram.map_err(fail)?.not_inherited();
-        let medium = map::medium(space.file(), space.mapping());
-        let caches_persist = caches_persist_here();
-        let domain = wanted.unwrap_or_else(|| Domain::fitting(medium, caches_persist));
-        let flush = match domain {
-            Domain::Line => chosen,
-            Domain::Page => Flush { kind: FlushKind::None, why: "msync writes pages".into() },
-            Domain::None => Flush { kind: FlushKind::None, why: "the caches persist".into() },
-        };
-        let flushes = flush.kind != FlushKind::None;
-        let durability = Durability::of(medium, domain, flushes, caches_persist);
+        let (domain, flush, durability) = chosen(&space, wanted)?;
         let (slots, sleepers) = (ThreadSlots::of(space.process()), Sleepers::default());
         Ok(Pool { space, dram, flush, domain, durability, slots, sleepers })
+    }
+
+    /// The pool in another durability domain, before anything is stored in it.
+    ///
+    /// # Errors
+    /// When `SEAWALL_FLUSH` is wrong; the pool is closed then.
+    pub fn in_domain(mut self, domain: Domain) -> Result<Pool, PoolError> {
+        (self.domain, self.flush, self.durability) = chosen(&self.space, Some(domain))?;
+        Ok(self)
     }
 
     /// The handle of hardware thread `thread`; take one in each thread.
@@ -309,22 +285,28 @@ impl Handles for Pool {
     }
 }
 
-fn check_size(name: &str, bytes: u64) -> Result<(), PoolError> {
-    if bytes >= POOL_BYTES_MIN {
-        return Ok(());
-    }
-    Err(PoolError::TooSmall { path: name.to_string(), bytes, min: POOL_BYTES_MIN })
-}
-
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.map_or_else(|| PathBuf::from("."), Path::to_path_buf))?.sync_all()
+/// The domain of a pool, by default the one that fits its file; how it is flushed, and what drained
+/// data survives.
+fn chosen(space: &Space, wanted: Option<Domain>) -> Result<(Domain, Flush, Durability), PoolError> {
+    let line = Flush::from_environment()?;
+    let medium = map::medium(space.file(), space.mapping());
+    let caches_persist = caches_persist_here();
+    let domain = wanted.unwrap_or_else(|| Domain::fitting(medium, caches_persist));
+    let flush = match domain {
+        Domain::Line => line,
+        Domain::Page => Flush { kind: FlushKind::None, why: "msync writes pages".into() },
+        Domain::None => Flush { kind: FlushKind::None, why: "the caches persist".into() },
+    };
+    let flushes = flush.kind != FlushKind::None;
+    let durability = Durability::of(medium, domain, flushes, caches_persist);
+    Ok((domain, flush, durability))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use seawall_memory::MemoryExt;
+    use std::fs::OpenOptions;
 
     fn anything(_: &[u8], _: u64) -> Result<(), String> {
         Ok(())

@@ -7,12 +7,12 @@
 //! here before it refuses an access.
 
 use crate::error::{PoolError, explain};
+use crate::file::PoolFile;
 use crate::map::{self, Mapping};
-use crate::process::this_process;
 #[cfg(target_os = "linux")]
 use crate::stores::Window;
 use seawall_memory::Process;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -23,60 +23,26 @@ pub(crate) struct Space {
     mapping: Mapping,
     bytes: AtomicU64,
     growing: Mutex<()>,
-    name: String,
-    file: LockedFile,
-}
-
-/// A file that this process has for itself.
-///
-/// The lock is released explicitly: closing the file is not enough while a child that another
-/// thread is about to start still has a copy of it. The child of a fork only closes its copy: the
-/// lock is one for both, and the parent's.
-pub(crate) struct LockedFile {
-    file: File,
-    process: Process,
-}
-
-impl LockedFile {
-    pub(crate) fn lock(file: File, name: &str) -> Result<LockedFile, PoolError> {
-        match file.try_lock() {
-            Ok(()) => Ok(LockedFile { file, process: this_process() }),
-            Err(TryLockError::WouldBlock) => Err(PoolError::InUse { path: name.to_string() }),
-            Err(TryLockError::Error(source)) => Err(explain(name, "lock it", 0, source)),
-        }
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-}
-
-impl Drop for LockedFile {
-    fn drop(&mut self) {
-        if self.process.is_this() {
-            // If this fails, closing the file does it.
-            let _ = self.file.unlock();
-        }
-    }
+    file: PoolFile,
 }
 
 impl Space {
     /// Gives the first `bytes` of the file space and maps it, with addresses for `bytes_max`.
-    pub(crate) fn new(
-        file: LockedFile,
-        name: String,
-        bytes: u64,
-        bytes_max: u64,
-    ) -> Result<Space, PoolError> {
+    pub(crate) fn new(file: PoolFile, bytes: u64, bytes_max: u64) -> Result<Space, PoolError> {
         let fail = |action, bytes| {
-            let name = &name;
-            move |error| explain(name, action, bytes, error)
+            let name = file.name();
+            move |error| explain(&name, action, bytes, error)
         };
         map::reserve(file.file(), 0, bytes).map_err(fail("allocate its space", bytes))?;
         let mapped = bytes.max(bytes_max);
         let mapping = Mapping::of_file(file.file(), mapped).map_err(fail("map it", mapped))?;
         let mapping = mapping.not_inherited();
-        Ok(Space { mapping, bytes: bytes.into(), growing: Mutex::new(()), name, file })
+        Ok(Space { mapping, bytes: bytes.into(), growing: Mutex::new(()), file })
+    }
+
+    /// Writes the file and its name to the disk, where they stay from now on.
+    pub(crate) fn finish_file(&mut self) -> Result<(), PoolError> {
+        self.file.finish()
     }
 
     /// Where it is mapped; only the first [`bytes`](Space::bytes) may be touched.
@@ -90,7 +56,7 @@ impl Space {
 
     /// The process that has it.
     pub(crate) fn process(&self) -> Process {
-        self.file.process
+        self.file.process()
     }
 
     /// What of it may be watched for stores.
@@ -108,7 +74,7 @@ impl Space {
     /// is as it was.
     pub(crate) fn grow(&self, bytes: u64) -> Result<(), PoolError> {
         if !self.process().is_this() {
-            return Err(PoolError::Inherited { path: self.name.clone() });
+            return Err(PoolError::Inherited { path: self.file.name() });
         }
         // Whoever panicked while growing left the size as it was.
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,25 +82,26 @@ impl Space {
         if bytes <= before {
             return Ok(());
         }
-        let (path, bytes_max) = (self.name.clone(), self.mapping.bytes());
+        let (path, bytes_max) = (self.file.name(), self.mapping.bytes());
         if bytes > bytes_max {
             return Err(PoolError::BeyondMax { path, bytes, bytes_max });
         }
         let there = self.file().metadata();
-        let there = there.map_err(|error| explain(&self.name, "find its size", bytes, error))?;
+        let there =
+            there.map_err(|error| explain(&self.file.name(), "find its size", bytes, error))?;
         if there.len() < before {
             return Err(PoolError::Truncated { path, bytes: there.len(), bytes_before: before });
         }
         if there.len() > before {
             // What lies behind the bytes in use is no part of the pool, and new bytes are zero.
             let cut = self.file().set_len(before);
-            cut.map_err(|error| explain(&self.name, "cut off its end", before, error))?;
+            cut.map_err(|error| explain(&self.file.name(), "cut off its end", before, error))?;
         }
         let bytes = bytes.next_multiple_of(map::page_bytes()).min(bytes_max);
         if let Err(error) = self.extend(before, bytes) {
             // No thread has touched what is cut off here. If it fails, the file is only longer.
             let _ = self.file().set_len(before);
-            return Err(explain(&self.name, "make it longer", bytes, error));
+            return Err(explain(&self.file.name(), "make it longer", bytes, error));
         }
         self.bytes.store(bytes, Release);
         Ok(())
@@ -155,12 +122,16 @@ impl Space {
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
 
     const MIB: u64 = 1 << 20;
 
+    fn unnamed() -> PoolFile {
+        PoolFile::unnamed(tempfile::tempfile().unwrap(), Path::new("a.pool")).unwrap()
+    }
+
     fn space(bytes: u64, bytes_max: u64) -> Space {
-        let file = LockedFile::lock(tempfile::tempfile().unwrap(), "a.pool").unwrap();
-        Space::new(file, "a.pool".into(), bytes, bytes_max).unwrap()
+        Space::new(unnamed(), bytes, bytes_max).unwrap()
     }
 
     #[test]
@@ -200,8 +171,7 @@ mod tests {
 
     #[test]
     fn more_addresses_than_there_are_is_an_error_that_says_so() {
-        let file = LockedFile::lock(tempfile::tempfile().unwrap(), "a.pool").unwrap();
-        let error = Space::new(file, "a.pool".into(), 4096, 1 << 60).err().unwrap();
+        let error = Space::new(unnamed(), 4096, 1 << 60).err().unwrap();
         assert!(matches!(error, PoolError::NoAddresses { .. }), "{error}");
     }
 }

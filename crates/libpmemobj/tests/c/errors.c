@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -80,6 +82,19 @@ static void files(const char *folder)
 	SHOW("larger than any disk", IS(pmemobj_create(NAME("huge"), "a", 1UL << 60, 0600)));
 	SHOW("nothing is left", access(path, F_OK));
 
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	memcpy(address.sun_path, NAME("socket"), sizeof(address.sun_path) - 1);
+	if (bind(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&address, sizeof(address)) ||
+		mkfifo(NAME("pipe"), 0600))
+		exit(3);
+	const char *others[] = {NAME("pipe"), "/dev/null", "/dev/zero", address.sun_path, folder};
+	for (int i = 0; i < 5; i++) {
+		printf("%d: ", i);
+		SHOW("open what is no file", IS(pmemobj_open(others[i], "a")));
+		SHOW("create in it", IS(pmemobj_create(others[i], "a", 0, 0600)));
+		SHOW("create over it", IS(pmemobj_create(others[i], "a", SIZE, 0600)));
+		SHOW("check it", pmemobj_check(others[i], "a"));
+	}
 	zeros(NAME("zeros"), SIZE);
 	SHOW("open zeros", IS(pmemobj_open(path, "a")));
 	SHOW("check zeros", pmemobj_check(path, "a") == 1);
