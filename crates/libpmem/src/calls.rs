@@ -84,7 +84,7 @@ pub unsafe extern "C" fn pmem_map_file(
         let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
         let wanted = Wanted { path, bytes: len, flags, mode };
         let (base, bytes) = wanted.open(|ready| {
-            let made = system::map(&ready.file, ready.bytes, hint());
+            let made = system::map(ready.file, ready.bytes, hint());
             let failed = |error| CallError::system(format!("map {}", path.display()), &error);
             let made = made.map_err(failed)?;
             let pages = pages_of(made.base, ready.bytes);

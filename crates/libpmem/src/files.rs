@@ -5,6 +5,7 @@
 use crate::message::CallError;
 use crate::system;
 use rustix::fs::{Mode, OFlags};
+use seawall_native::remove_if_same;
 use std::ffi::c_int;
 use std::fs::{File, Metadata};
 use std::io;
@@ -28,23 +29,24 @@ pub(crate) struct Wanted<'a> {
 
 /// A file that is ready to be mapped.
 #[derive(Debug)]
-pub(crate) struct ReadyFile {
-    pub(crate) file: File,
+pub(crate) struct ReadyFile<'a> {
+    pub(crate) file: &'a File,
     pub(crate) bytes: usize,
 }
 
 impl Wanted<'_> {
     /// Opens the file, then hands it to `map`. A file that this call alone created
-    /// (`PMEM_FILE_EXCL`) is removed when something fails.
+    /// (`PMEM_FILE_EXCL`) is removed when something fails. The file is not locked: programs share
+    /// one, and have locks of their own.
     pub(crate) fn open<T>(
         &self,
-        map: impl FnOnce(&ReadyFile) -> Result<T, CallError>,
+        map: impl FnOnce(&ReadyFile<'_>) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         self.check()?;
         let file = if self.has(TMPFILE) { self.unnamed()? } else { self.named()? };
-        let mapped = self.size(file).and_then(|ready| map(&ready));
+        let mapped = self.size(&file).and_then(|bytes| map(&ReadyFile { file: &file, bytes }));
         if mapped.is_err() && self.has(CREATE | EXCL) && !self.has(TMPFILE) {
-            let _ = std::fs::remove_file(self.path);
+            remove_if_same(&file, self.path);
         }
         mapped
     }
@@ -98,7 +100,8 @@ impl Wanted<'_> {
         }
         let create = if self.has(CREATE) { OFlags::CREATE } else { OFlags::empty() };
         let excl = if self.has(CREATE | EXCL) { OFlags::EXCL } else { OFlags::empty() };
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | create | excl;
+        let never_waits = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | never_waits | create | excl;
         let file = rustix::fs::open(self.path, flags, Mode::from_bits_retain(self.mode));
         let file = file.map_err(|error| self.failed("open", &error.into()))?;
         Ok(File::from(file))
@@ -120,14 +123,13 @@ impl Wanted<'_> {
         Err(CallError::new(libc::EINVAL, format!("{name} is no regular file")))
     }
 
-    /// Gives the file its size.
-    fn size(&self, file: File) -> Result<ReadyFile, CallError> {
+    /// Gives the file its size, and returns that.
+    fn size(&self, file: &File) -> Result<usize, CallError> {
         let status = file.metadata().map_err(|error| self.failed("find the size of", &error))?;
         self.check_kind(&status)?;
         if !self.has(CREATE) {
             let bytes = usize::try_from(status.len());
-            let bytes = bytes.map_err(|_| CallError::new(libc::EFBIG, "the file is too long"))?;
-            return Ok(ReadyFile { file, bytes });
+            return bytes.map_err(|_| CallError::new(libc::EFBIG, "the file is too long"));
         }
         let bytes = self.bytes as u64;
         // Space is taken before the file is made longer: a full disk leaves it as it was.
@@ -135,10 +137,10 @@ impl Wanted<'_> {
             file.set_len(bytes).map_err(|error| self.failed("set the size of", &error))?;
         }
         if !self.has(SPARSE) {
-            let done = system::allocate(&file, bytes);
+            let done = system::allocate(file, bytes);
             done.map_err(|error| self.failed("allocate the space of", &error))?;
         }
-        Ok(ReadyFile { file, bytes: self.bytes })
+        Ok(self.bytes)
     }
 
     fn failed(&self, action: &str, error: &io::Error) -> CallError {
@@ -162,10 +164,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let wanted = |flags| Wanted { path: &path, bytes: 4096, flags, mode: 0o600 };
-        let fail = |_: &ReadyFile| Err::<(), _>(CallError::new(libc::EIO, "planted"));
+        let fail = |_: &ReadyFile<'_>| Err::<(), _>(CallError::new(libc::EIO, "planted"));
         assert_eq!(wanted(CREATE | EXCL).open(fail).unwrap_err().text, "planted");
         assert!(!path.exists());
-        std::fs::write(&path, "precious").unwrap();
+        let replaced = |_: &ReadyFile<'_>| {
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, "precious").unwrap();
+            Err::<(), _>(CallError::new(libc::EIO, "planted"))
+        };
+        assert_eq!(wanted(CREATE | EXCL).open(replaced).unwrap_err().text, "planted");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious", "another file has the name now");
         assert_eq!(wanted(CREATE | EXCL).open(fail).unwrap_err().number, libc::EEXIST);
         assert_eq!(wanted(CREATE).open(fail).unwrap_err().text, "planted");
         assert!(std::fs::read(&path).unwrap().starts_with(b"precious"));

@@ -101,15 +101,27 @@ impl<R> std::fmt::Debug for Pool<R> {
 /// new and an option is out of range.
 pub fn open<R: Branded>(path: impl AsRef<Path>, options: Options) -> Result<Pool<R>, OpenError> {
     let path = path.as_ref();
+    match existing(path, options.domain) {
+        Err(OpenError::File(PoolError::NotFound { .. })) => {}
+        there => return there,
+    }
+    match create(path, options) {
+        // Another process was quicker.
+        Err(OpenError::File(PoolError::Exists { .. })) => existing(path, options.domain),
+        made => made,
+    }
+}
+
+/// Opens the pool at `path`.
+fn existing<R: Branded>(path: &Path, domain: Option<Domain>) -> Result<Pool<R>, OpenError> {
     let content = |source| OpenError::Content { path: path.display().to_string(), source };
     let mut refused = None;
-    let file = File::open_as(path, options.domain, |head, bytes| {
+    let file = File::open_as(path, domain, |head, bytes| {
         needs(head, bytes).map_err(|error| refused.insert(error).to_string())
     });
     match (file, refused) {
         (Ok(file), _) => opened(file).map_err(content),
         (Err(PoolError::Rejected { .. }), Some(error)) => Err(content(error)),
-        (Err(PoolError::NotFound { .. }), _) => create(path, options),
         (Err(error), _) => Err(error.into()),
     }
 }

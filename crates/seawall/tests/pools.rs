@@ -3,6 +3,7 @@
 use seawall::{Error, Logging, Map, MapField, OpenError, Options, Persist, Ptr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Barrier;
 
 #[derive(Clone, Copy, Debug, PartialEq, Persist)]
 struct Root {
@@ -42,6 +43,28 @@ fn a_pool_is_made_once_and_found_again_by_its_path_and_type() {
         let pool = seawall::open::<Root>(&path, Options::default()).expect("room");
         assert_eq!(count(&pool), run);
         add(&pool, 1);
+    }
+}
+
+#[test]
+fn of_those_who_open_a_new_pool_at_once_one_makes_it_and_no_other_is_told_to_remove_it() {
+    let (_folder, path) = folder();
+    for round in 0..50 {
+        let start = Barrier::new(3);
+        let opened = || {
+            start.wait();
+            let pool = seawall::open::<Root>(&path, Options::default());
+            start.wait();
+            pool.map(|_| ()).map_err(|error| error.to_string())
+        };
+        let all = std::thread::scope(|scope| {
+            let threads = [(); 3].map(|()| scope.spawn(opened));
+            threads.map(|thread| thread.join().expect("no panic"))
+        });
+        let refused: Vec<_> = all.iter().filter_map(|one| one.as_ref().err()).collect();
+        let is_told = |text: &&String| text.contains("in use") || text.contains("just making");
+        assert!(refused.len() == 2 && refused.iter().all(is_told), "{round}: {all:?}");
+        std::fs::remove_file(&path).expect("it was made");
     }
 }
 
