@@ -580,4 +580,8 @@ impl Space for &CrashImage {
     fn bring_back(&self, _: Addr, _: u64) -> bool {
         true
     }
+
+    fn hole(&self, _: Addr, _: u64) -> Option<(Addr, u64)> {
+        None
+    }
 }

@@ -478,6 +478,10 @@ impl Space for &RecoveryThread<'_> {
     fn bring_back(&self, at: Addr, len: u64) -> bool {
         Space::bring_back(&self.image, at, len)
     }
+
+    fn hole(&self, at: Addr, len: u64) -> Option<(Addr, u64)> {
+        Space::hole(&self.image, at, len)
+    }
 }
 
 #[cfg(test)]

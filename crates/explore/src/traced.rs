@@ -531,6 +531,10 @@ impl Space for &Traced<'_> {
     fn bring_back(&self, _: Addr, _: u64) -> bool {
         true
     }
+
+    fn hole(&self, _: Addr, _: u64) -> Option<(Addr, u64)> {
+        None
+    }
 }
 
 impl RelocationUnit for &Traced<'_> {

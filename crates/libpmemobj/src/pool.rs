@@ -318,7 +318,7 @@ pub(crate) fn opened<M: Memory>(
 fn needs(head: &[u8], bytes: u64) -> Result<Needs, Failure> {
     let image = Image::from_pm(head.to_vec(), 0);
     let info = described(&image, bytes)?;
-    Ok(Needs { used: bytes, dram_bytes: info.dram_bytes(), bytes_max: bytes })
+    Ok(Needs { used: bytes, backed: bytes, dram_bytes: info.dram_bytes(), bytes_max: bytes })
 }
 
 pub(crate) fn check_layout<M: Memory>(

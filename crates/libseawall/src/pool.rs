@@ -236,8 +236,8 @@ fn needs(head: &[u8], bytes: u64, wanted: &Wanted) -> Result<Needs, Failure> {
         return Err(Failure::new(Status::OtherLayout, text));
     }
     let used = Heap::bytes_used(&image, bytes)?;
-    let bytes_max = info.pm_bytes_max();
-    Ok(Needs { used, dram_bytes: dram_bytes(info.dram_bytes()), bytes_max })
+    let (backed, bytes_max) = (info.bytes_backed(used), info.pm_bytes_max());
+    Ok(Needs { used, backed, dram_bytes: dram_bytes(info.dram_bytes()), bytes_max })
 }
 
 /// The pool behind a handle, which is this process's own.

@@ -112,6 +112,7 @@ impl From<HeapError> for Failure {
             | HeapError::Changed { .. }
             | HeapError::Shape { .. } => Status::OtherLayout,
             HeapError::Pool(_) => Status::Damaged,
+            HeapError::NoRoom { .. } => Status::NoRoom,
             HeapError::Exists => Status::Exists,
             HeapError::Open => Status::InUse,
             _ => Status::Invalid,

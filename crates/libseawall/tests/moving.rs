@@ -4,6 +4,8 @@ use crate::kills::{killed, often};
 use crate::support::{Linked, Program, compile, pool_in, pools};
 use seawall_clib::told;
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// As the program says: how many numbers stay before those that are too far ahead are taken out,
 /// and each so many stays for ever.
@@ -46,6 +48,41 @@ fn killed_queues_have_what_they_announced_wherever_their_nodes_were_moving() {
     let Some(program) = compile(test, "examples/queues.c", Linked::Shared) else { return };
     often(8, |lines| queues_killed(&program, 1, 10 * lines));
     often(8, |lines| queues_killed(&program, 8, 20 * lines));
+}
+
+/// Bytes of the disk that a file takes.
+fn taken(path: &str) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn a_compacted_pool_is_opened_without_taking_its_pages_back() {
+    let test = "a_compacted_pool_is_opened";
+    let Some(program) = compile(test, "examples/queues.c", Linked::Shared) else { return };
+    for folder in [pools(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()] {
+        let pool = pool_in(&folder);
+        let run = |words: &[&str]| {
+            // On a disk, too, where its own domain would wait for that in each step.
+            let mut command = program.command();
+            let done = command.arg(&pool).args(words).env("SEAWALL_DOMAIN", "line").output();
+            let done = done.unwrap();
+            assert!(done.status.success(), "{words:?}: {}", told(&done));
+            done.stdout
+        };
+        run(&["fill", "2", "2000"]);
+        let before = run(&["list"]);
+        run(&["compact"]);
+        let compacted = taken(&pool);
+        let bytes = fs::metadata(&pool).unwrap().len();
+        if compacted + (64 << 10) > bytes {
+            println!("{test}: this file system makes no holes in {}", folder.path().display());
+            continue;
+        }
+        assert_eq!(run(&["list"]), before);
+        let taken = taken(&pool);
+        assert!(taken <= compacted, "{compacted} bytes of the disk, and then {taken}");
+        run(&["fill", "2", "3000"]);
+    }
 }
 
 #[test]

@@ -54,6 +54,12 @@ pub trait Space {
     /// Changes no byte.
     #[track_caller]
     fn bring_back(&self, at: Addr, len: u64) -> bool;
+
+    /// Returns the first of these bytes, and how many behind it, whose memory the system may have
+    /// since before the pool was opened: they must be [brought back](Space::bring_back) before any
+    /// access. `None` if there are none.
+    #[track_caller]
+    fn hole(&self, at: Addr, len: u64) -> Option<(Addr, u64)>;
 }
 
 /// The unit of a machine that has none: it has no values.
@@ -99,6 +105,7 @@ units! {
         fn will_write(&self, at: Addr, len: u64) -> ();
         fn discard(&self, at: Addr, len: u64) -> ();
         fn bring_back(&self, at: Addr, len: u64) -> bool;
+        fn hole(&self, at: Addr, len: u64) -> Option<(Addr, u64)>;
     }
     trait RelocationUnit {
         fn forwards(&self) -> bool;

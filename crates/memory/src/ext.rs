@@ -119,6 +119,12 @@ pub trait MemoryExt: Memory {
             None => true,
         }
     }
+
+    /// As [`Space::hole`]; none on machines that never take a page.
+    #[track_caller]
+    fn hole(&self, at: Addr, len: u64) -> Option<(Addr, u64)> {
+        self.space()?.hole(at, len)
+    }
 }
 
 impl<M: Memory> MemoryExt for M {}

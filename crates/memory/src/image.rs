@@ -187,6 +187,10 @@ impl Space for &Image {
     fn bring_back(&self, _: Addr, _: u64) -> bool {
         true
     }
+
+    fn hole(&self, _: Addr, _: u64) -> Option<(Addr, u64)> {
+        None
+    }
 }
 
 /// FFCCD's unit, on which every copy has persisted when it is made.

@@ -230,16 +230,14 @@ pub fn page_bytes() -> u64 {
 /// disk for everybody else until it is found out, and the signal that a passed limit sends
 /// (SIGXFSZ) does not end the process.
 pub(crate) fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
-    let status = file.metadata()?;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-    if bytes > status.len() && limit.is_some_and(|limit| bytes > limit) {
+    if bytes > file.metadata()?.len() && limit.is_some_and(|limit| bytes > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let there = status.blocks().saturating_mul(512).max(from);
     let space = rustix::fs::fstatvfs(file)?;
     // Some file systems do not know how much they hold, and say 0.
     let free = space.f_bfree.saturating_mul(space.f_frsize);
-    if space.f_blocks > 0 && bytes.saturating_sub(there) > free {
+    if space.f_blocks > 0 && missing(file, bytes)?.min(bytes - from.min(bytes)) > free {
         return Err(io::ErrorKind::StorageFull.into());
     }
     #[cfg(target_os = "linux")]
@@ -258,6 +256,11 @@ pub(crate) fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     write_zeros(file, bytes)
 }
 
+/// How many of the first `bytes` of `file` have no space, at least.
+pub(crate) fn missing(file: &File, bytes: u64) -> io::Result<u64> {
+    Ok(bytes.saturating_sub(file.metadata()?.blocks().saturating_mul(512)))
+}
+
 /// True if every byte from `from` to `bytes` certainly has its space; asking costs less than
 /// allocating again what is there. Some file systems know of no holes, so blocks are counted first;
 /// a file in memory has no others, and would be looked at page by page.
@@ -267,6 +270,34 @@ fn has_no_hole(file: &File, from: u64, bytes: u64) -> bool {
     let counted = status.blocks().saturating_mul(512) >= status.len() && status.len() >= bytes;
     let hole = || rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(from));
     counted && (is_in_memory(file) || hole().is_ok_and(|hole| hole >= bytes))
+}
+
+/// The first bytes of `file` from `from` to `to` that may have no space, and how many: file systems
+/// do not tell apart what is allocated and was never written to.
+#[cfg(target_os = "linux")]
+pub(crate) fn hole(file: &File, from: u64, to: u64) -> Option<(u64, u64)> {
+    use rustix::fs::{SeekFrom, seek};
+    let is_whole = is_in_memory(file) && has_no_hole(file, from, to);
+    if from >= to || is_whole {
+        return None;
+    }
+    // Without an answer, all may be missing.
+    let start = seek(file, SeekFrom::Hole(from)).unwrap_or(from);
+    let end = seek(file, SeekFrom::Data(start)).unwrap_or(to).min(to);
+    (start < end).then(|| (start, end - start))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn hole(_: &File, _: u64, _: u64) -> Option<(u64, u64)> {
+    None
+}
+
+/// True if [`bring_back`] finds out whether there is room.
+pub(crate) fn can_bring_back() -> bool {
+    let page = page_bytes();
+    // SAFETY: the mapping is of one page.
+    let populates = |mapping: Mapping| unsafe { populate(mapping.base(), page) }.is_ok();
+    cfg!(target_os = "linux") && Mapping::anonymous(page).is_ok_and(populates)
 }
 
 /// For file systems that cannot allocate ahead: appends zeros up to `bytes`. Holes that an existing

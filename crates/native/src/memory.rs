@@ -511,6 +511,12 @@ impl seawall_memory::Space for &NativeMemory<'_> {
         // SAFETY: the range was checked, and the mapping outlives `self`.
         unsafe { map::bring_back(place, len) }
     }
+
+    /// Two system calls. Space that was allocated and never written to counts as a hole.
+    fn hole(&self, at: Addr, len: u64) -> Option<(Addr, u64)> {
+        let (start, bytes) = map::hole(self.space.file(), at.offset(), at.offset() + len)?;
+        Some((Addr::pm(start), bytes))
+    }
 }
 
 impl Parking for &NativeMemory<'_> {

@@ -39,6 +39,10 @@ pub struct PoolOptions {
 pub struct Needs {
     /// Bytes of the file that are in use.
     pub used: u64,
+    /// As many of them, from the first, as must have their space at once; at least the first page.
+    /// Holes behind them stay, and whoever uses one brings it back first
+    /// ([`Space::bring_back`](seawall_memory::Space::bring_back)).
+    pub backed: u64,
     /// As [`PoolOptions::dram_bytes`].
     pub dram_bytes: u64,
     /// As [`PoolOptions::bytes_max`].
@@ -84,7 +88,7 @@ impl Pool {
     /// As there; the file is removed if [`PoolFile::create`] has made it.
     pub fn create_in(file: PoolFile, bytes: u64, options: &PoolOptions) -> Result<Pool, PoolError> {
         check_size(&file.name(), bytes)?;
-        let mut pool = Pool::map(file, bytes, options)?;
+        let mut pool = Pool::map(file, (bytes, bytes), options)?;
         pool.space.finish_file()?;
         Ok(pool)
     }
@@ -117,7 +121,7 @@ impl Pool {
         check: impl FnOnce(&[u8], u64) -> Result<u64, String>,
     ) -> Result<Pool, PoolError> {
         let PoolOptions { dram_bytes, bytes_max, .. } = *options;
-        let needs = |used| Needs { used, dram_bytes, bytes_max };
+        let needs = |used| Needs { used, backed: used, dram_bytes, bytes_max };
         Pool::open_as(path, options.domain, |head, bytes| check(head, bytes).map(needs))
     }
 
@@ -137,9 +141,10 @@ impl Pool {
         read.map_err(|error| explain(&file.name(), "read it", 0, error))?;
         let needs = check(&head, bytes);
         let needs = needs.map_err(|why| PoolError::Rejected { path: file.name(), why })?;
-        let Needs { used, dram_bytes, bytes_max } = needs;
+        let Needs { used, backed, dram_bytes, bytes_max } = needs;
         let options = PoolOptions { domain, dram_bytes, bytes_max };
-        Pool::map(file, used.clamp(POOL_BYTES_MIN, bytes), &options)
+        let used = used.clamp(POOL_BYTES_MIN, bytes);
+        Pool::map(file, (backed.clamp(POOL_BYTES_MIN, used), used), &options)
     }
 
     /// A pool of `bytes` zeroed bytes in a file without a name, in the folder for temporary files;
@@ -153,18 +158,23 @@ impl Pool {
         check_size(&name, bytes)?;
         let file = tempfile::tempfile();
         let file = file.map_err(|error| explain(&name, "create it", bytes, error))?;
-        let mut pool = Pool::map(PoolFile::unnamed(file, &path)?, bytes, options)?;
+        let mut pool = Pool::map(PoolFile::unnamed(file, &path)?, (bytes, bytes), options)?;
         pool.durability = Durability::Nothing;
         Ok(pool)
     }
 
-    fn map(file: PoolFile, bytes: u64, options: &PoolOptions) -> Result<Pool, PoolError> {
+    /// Maps so many bytes, of which the first have space.
+    fn map(
+        file: PoolFile,
+        (backed, bytes): (u64, u64),
+        options: &PoolOptions,
+    ) -> Result<Pool, PoolError> {
         let name = file.name();
         let wanted = match options.domain {
             None => Domain::from_environment()?,
             given => given,
         };
-        let space = Space::new(file, bytes, options.bytes_max)?;
+        let space = Space::new(file, (backed, bytes), options.bytes_max)?;
         let dram = Mapping::anonymous(options.dram_bytes);
         let fail = |error| explain(&name, "get memory beside it", options.dram_bytes, error);
         let dram = dram.map_err(fail)?.not_inherited();

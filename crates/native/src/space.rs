@@ -27,13 +27,21 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Gives the first `bytes` of the file space and maps it, with addresses for `bytes_max`.
-    pub(crate) fn new(file: PoolFile, bytes: u64, bytes_max: u64) -> Result<Space, PoolError> {
+    /// Maps the first `bytes` of the file, with addresses for `bytes_max`, and gives space to the
+    /// first `backed` of them; to all, where the others cannot be brought back when they are used.
+    pub(crate) fn new(
+        file: PoolFile,
+        (backed, bytes): (u64, u64),
+        bytes_max: u64,
+    ) -> Result<Space, PoolError> {
         let fail = |action, bytes| {
             let name = file.name();
             move |error| explain(&name, action, bytes, error)
         };
-        map::reserve(file.file(), 0, bytes).map_err(fail("allocate its space", bytes))?;
+        let backed = if backed < bytes && map::can_bring_back() { backed } else { bytes };
+        let missing = map::missing(file.file(), backed).map_err(fail("find its space", backed))?;
+        let reserved = map::reserve(file.file(), 0, backed);
+        reserved.map_err(fail("allocate its space", missing))?;
         let mapped = bytes.max(bytes_max);
         let mapping = Mapping::of_file(file.file(), mapped).map_err(fail("map it", mapped))?;
         let mapping = mapping.not_inherited();
@@ -131,7 +139,7 @@ mod tests {
     }
 
     fn space(bytes: u64, bytes_max: u64) -> Space {
-        Space::new(unnamed(), bytes, bytes_max).unwrap()
+        Space::new(unnamed(), (bytes, bytes), bytes_max).unwrap()
     }
 
     #[test]
@@ -171,7 +179,7 @@ mod tests {
 
     #[test]
     fn more_addresses_than_there_are_is_an_error_that_says_so() {
-        let error = Space::new(unnamed(), 4096, 1 << 60).err().unwrap();
+        let error = Space::new(unnamed(), (4096, 4096), 1 << 60).err().unwrap();
         assert!(matches!(error, PoolError::NoAddresses { .. }), "{error}");
     }
 }

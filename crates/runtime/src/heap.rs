@@ -27,6 +27,7 @@ pub(crate) mod checked_word;
 mod error;
 #[cfg(test)]
 mod format;
+pub(crate) mod holes;
 mod info;
 pub(crate) mod layout;
 mod open;

@@ -131,7 +131,8 @@ fn needs(head: &[u8], bytes: u64) -> Result<Needs, HeapError> {
     let image = Image::from_pm(head.to_vec(), 0);
     let info = Heap::read(&image, NAME, bytes)?;
     let used = Heap::bytes_used(&image, bytes)?;
-    Ok(Needs { used, dram_bytes: info.dram_bytes() + BEHIND_BYTES, bytes_max: info.pm_bytes_max() })
+    let (backed, dram_bytes) = (info.bytes_backed(used), info.dram_bytes() + BEHIND_BYTES);
+    Ok(Needs { used, backed, dram_bytes, bytes_max: info.pm_bytes_max() })
 }
 
 fn create<R: Branded>(path: &Path, options: Options) -> Result<Pool<R>, OpenError> {

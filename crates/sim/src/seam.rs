@@ -293,6 +293,10 @@ impl Space for &SimMemory<'_> {
     fn bring_back(&self, _: Addr, _: u64) -> bool {
         true
     }
+
+    fn hole(&self, _: Addr, _: u64) -> Option<(Addr, u64)> {
+        None
+    }
 }
 
 impl RelocationUnit for &SimMemory<'_> {

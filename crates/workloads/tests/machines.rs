@@ -201,4 +201,7 @@ impl Space for &Shared {
     fn bring_back(&self, _: Addr, _: u64) -> bool {
         true
     }
+    fn hole(&self, _: Addr, _: u64) -> Option<(Addr, u64)> {
+        None
+    }
 }

@@ -457,7 +457,9 @@ fn recover(
         seawall_runtime::pool::open(&head, name, bytes).map_err(|error| error.to_string())?;
         let used = Heap::bytes_used(&head, bytes).map_err(|error| error.to_string())?;
         dram_bytes = used.saturating_add(DRAM_BYTES_MORE);
-        Ok(Needs { used, dram_bytes, bytes_max: 0 })
+        let heap = Heap::read(&head, name, bytes);
+        let backed = heap.map_or(used, |info| info.bytes_backed(used));
+        Ok(Needs { used, backed, dram_bytes, bytes_max: 0 })
     })?;
     let memory = pool.memory(0);
     let memory = AnyMemory::native(&memory);

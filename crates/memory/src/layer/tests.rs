@@ -115,6 +115,9 @@ impl Space for Unit {
     fn bring_back(&self, _: Addr, _: u64) -> bool {
         false
     }
+    fn hole(&self, at: Addr, len: u64) -> Option<(Addr, u64)> {
+        Some((at.plus(8), len))
+    }
 }
 
 impl RelocationUnit for Unit {
@@ -162,6 +165,7 @@ fn call_each(memory: &impl Memory) {
     assert_eq!(memory.parking().expect("parking").sleep_while(at, 0), 10);
     let space = memory.space().expect("space");
     assert_eq!((space.grow(1), space.bring_back(at, 8)), (true, false));
+    assert_eq!(space.hole(at, 8), Some((at.plus(8), 8)));
     let unit = memory.relocation().expect("a unit");
     assert_eq!((unit.forwards(), unit.forward(at)), (true, at.plus(8)));
 }

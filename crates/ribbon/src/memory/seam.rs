@@ -124,6 +124,10 @@ impl<S: Space> Space for Kept<S> {
     fn bring_back(&self, at: Addr, len: u64) -> bool {
         self.0.bring_back(at, len)
     }
+
+    fn hole(&self, at: Addr, len: u64) -> Option<(Addr, u64)> {
+        self.0.hole(at, len)
+    }
 }
 
 /// A relocation unit whose copies are stores of a Ribbon's thread.

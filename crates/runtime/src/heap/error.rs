@@ -131,6 +131,16 @@ pub enum HeapError {
     /// The heap is open already.
     #[error("the heap is open: use the one that there is, or end its pool before it is opened")]
     Open,
+    /// The file of the pool lacks space for bytes that are in use, as a sparse copy does, and its
+    /// disk has no room for them.
+    #[error(
+        "no room on its disk for {bytes} bytes that the pool has in use and its file, a sparse \
+         copy, leaves out; free some space"
+    )]
+    NoRoom {
+        /// Bytes that are missing, at least.
+        bytes: u64,
+    },
     /// A type that has changed since the pool was made.
     #[error(
         "type {name} has changed since the pool was made: {how}; open the pool with the program \

@@ -65,6 +65,13 @@ impl HeapInfo {
         self.heap.pm_bytes_max()
     }
 
+    /// Of the `used` first bytes of the pool, how many from its start must have their space when
+    /// it is opened. The heap asks for the others when it uses them
+    /// ([`Space::bring_back`](seawall_memory::Space::bring_back)), if objects can move.
+    pub fn bytes_backed(&self, used: u64) -> u64 {
+        if self.moves() { self.heap.layout.data.offset().min(used) } else { used }
+    }
+
     /// As [`Heap::stores_in_place`].
     pub fn stores_in_place(&self) -> bool {
         self.heap.stores_in_place()

@@ -1,6 +1,7 @@
 //! Creating, opening and joining a heap.
 
 use super::checked_word;
+use super::holes::Holed;
 use super::layout::Layout;
 use super::session::Session;
 use super::{
@@ -87,7 +88,8 @@ impl Heap {
     /// # Errors
     /// When the pool is no heap of that name, or is damaged in a way that no crash causes. Bytes of
     /// a pool are untrusted: they can cause errors and nothing else. [`HeapError::Open`] when the
-    /// heap is open on this memory.
+    /// heap is open on this memory. [`HeapError::NoRoom`] when the file is a sparse copy, whose disk
+    /// has no room for what is in use.
     pub fn open<M: Memory>(
         memory: &M,
         name: &str,
@@ -107,7 +109,12 @@ impl Heap {
         if memory.load::<u64>(heap.layout.generation) != 0 {
             return Err(HeapError::Open);
         }
-        let (retired, recovered) = recovery::recover(memory, &heap, bytes)?;
+        let holed = Holed::of(memory, &heap)?;
+        let recovered = recovery::recover(&holed, &heap, bytes);
+        // First: what there was no room for reads as zero.
+        holed.check_room()?;
+        let (retired, recovered) = recovered?;
+        holed.settle(&heap)?;
         heap.start(memory, retired);
         Ok((heap, recovered))
     }

@@ -20,7 +20,8 @@ use super::redo_log::store_in_place;
 use crate::defrag::recovery::Resumed;
 use crate::flaws::HeapFlaw;
 use crate::heap::checked_word::{self, LIMIT};
-use crate::{AccessError, Heap, Recovered};
+use crate::heap::holes::Holed;
+use crate::{AccessError, Heap, HeapError, Recovered};
 use seawall_memory::{Addr, LINE_BYTES, Line, Memory, MemoryExt};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,10 +36,10 @@ const BLOCK_BYTES: u64 = 4 << 10;
 
 /// Recovers the heap in a pool of `bytes` bytes; returns the generation that is truncated now.
 pub(crate) fn recover<M: Memory>(
-    memory: &M,
+    memory: &Holed<'_, M>,
     heap: &Heap,
     bytes: u64,
-) -> Result<(u64, Recovered), AccessError> {
+) -> Result<(u64, Recovered), HeapError> {
     let layout = heap.layout;
     let chunks = heap.chunks(memory)?;
     debug_assert!(layout.pm_bytes(chunks) <= bytes, "checked when the header was read");
@@ -68,10 +69,11 @@ pub(crate) fn recover<M: Memory>(
         records.sort_by_key(|(_, record)| record.stamp);
     }
     let mut recovered = Recovered { replayed: records.len() as u64, ..Recovered::default() };
-    bring_in(memory, &records, &undos);
+    let freed = void_ranges(&records);
+    bring_in(memory, &records, &undos, &freed);
     let (mut dirty, mut ended) = (Vec::new(), Vec::new());
     let mut put_in_place = || {
-        replay(memory, heap, &records, &mut dirty);
+        replay(memory, heap, (&records, &freed), &mut dirty);
         ended.clear();
         for (thread, undo) in (0..).zip(&undos) {
             ended.extend(roll_back(memory, heap, thread, undo, &mut dirty));
@@ -89,6 +91,7 @@ pub(crate) fn recover<M: Memory>(
         memory.flush(run[0].start(), run.len() as u64 * LINE_BYTES);
     }
     memory.drain();
+    memory.check_room()?;
     recovered.moved = cycle.map_or(0, |cycle| cycle.end(memory));
     for (done, number) in &ended {
         memory.store(*done, checked_word::encode(*done, *number));
@@ -388,11 +391,19 @@ fn check(heap: &Heap, thread: u64, record: &Record, chunks: u64) -> Result<(), A
 }
 
 /// Prefetches the pages that are about to be written, neighbours together.
-fn bring_in<M: Memory>(memory: &M, records: &[(u64, Record)], undos: &[Vec<(u64, Record)>]) {
+fn bring_in<M: Memory>(
+    memory: &M,
+    records: &[(u64, Record)],
+    undos: &[Vec<(u64, Record)>],
+    freed: &Void,
+) {
     let mut blocks: Vec<u64> = Vec::new();
-    for (_, record) in records.iter().chain(undos.iter().flatten()) {
+    let undone = undos.iter().flatten().map(|record| (usize::MAX, record));
+    for (place, (_, record)) in records.iter().enumerate().chain(undone) {
         for entry in record.entries() {
-            if let Entry::Words(at, values) = entry {
+            if let Entry::Words(at, values) = entry
+                && !is_void(freed, at, place)
+            {
                 let last = at.offset() + 8 * values.len() as u64 - 1;
                 blocks.extend(at.offset() / BLOCK_BYTES..=last / BLOCK_BYTES);
             }
@@ -409,8 +420,12 @@ fn bring_in<M: Memory>(memory: &M, records: &[(u64, Record)], undos: &[Vec<(u64,
 }
 
 /// Stores all entries that no later free made void, the oldest first.
-fn replay<M: Memory>(memory: &M, heap: &Heap, records: &[(u64, Record)], dirty: &mut Vec<Line>) {
-    let freed = void_ranges(records);
+fn replay<M: Memory>(
+    memory: &M,
+    heap: &Heap,
+    (records, freed): (&[(u64, Record)], &Void),
+    dirty: &mut Vec<Line>,
+) {
     for (place, (thread, record)) in records.iter().enumerate() {
         for entry in record.entries() {
             let mut store = |entry| {
@@ -425,12 +440,12 @@ fn replay<M: Memory>(memory: &M, heap: &Heap, records: &[(u64, Record)], dirty: 
                 Entry::Words(at, values) => {
                     // A run of words can reach from one object into the next.
                     for (at, value) in (0..).map(|word| at.plus(8 * word)).zip(values) {
-                        if !is_void(&freed, at, place) {
+                        if !is_void(freed, at, place) {
                             store(Entry::Words(at, std::slice::from_ref(value)));
                         }
                     }
                 }
-                Entry::Bytes(at, ..) if is_void(&freed, at, place) => {}
+                Entry::Bytes(at, ..) if is_void(freed, at, place) => {}
                 entry => store(entry),
             }
         }

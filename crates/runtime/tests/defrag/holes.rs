@@ -7,7 +7,7 @@ use seawall_memory::relocation::{Relocation, RelocationUnit};
 use seawall_memory::{Addr, Image, Memory, MemoryExt, Space, Width, layer, lines_of};
 use seawall_runtime::defrag::{DefragOptions, Defragmenter, Step};
 use seawall_runtime::typed;
-use seawall_runtime::{HeapError, HeapOptions, TxError};
+use seawall_runtime::{Heap, HeapError, HeapOptions, TxError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
@@ -31,6 +31,21 @@ impl Holed {
             given: Cell::default(),
             is_full: Cell::new(false),
         }
+    }
+
+    /// The same pool after a crash, on a full disk. A sparse copy has no page that is zero, but for
+    /// those that a program must have to read which are needed.
+    fn crashed(self, options: &HeapOptions, is_sparse_copy: bool) -> Holed {
+        let heap = Heap::read(&self.image, "holes", options.pm_bytes()).unwrap();
+        let backed = heap.bytes_backed(options.pm_bytes());
+        let pm = self.image.into_pm();
+        if is_sparse_copy {
+            let pages = (0..).zip(pm.chunks(PAGE as usize)).skip((backed / PAGE) as usize);
+            let zeros = pages.filter(|(_, page)| page.iter().all(|byte| *byte == 0));
+            self.holes.borrow_mut().extend(zeros.map(|(page, _)| page));
+        }
+        let image = Image::from_pm(pm, options.dram_bytes());
+        Holed { image, given: Cell::default(), is_full: Cell::new(true), ..self }
     }
 
     #[track_caller]
@@ -126,6 +141,14 @@ impl Space for &Holed {
             self.image.discard(Addr::pm(page * PAGE), PAGE);
         }
         true
+    }
+
+    fn hole(&self, at: Addr, len: u64) -> Option<(Addr, u64)> {
+        let (first, end) = (at.offset() / PAGE, (at.offset() + len).div_ceil(PAGE));
+        let holes = self.holes.borrow();
+        let start = *holes.range(first..end).next()?;
+        let behind = (start..end).find(|page| !holes.contains(page)).unwrap_or(end);
+        Some((Addr::pm(start * PAGE), (behind - start) * PAGE))
     }
 }
 
@@ -277,4 +300,83 @@ fn without_room_for_pages_that_the_system_has_the_heap_is_full_and_goes_on() {
     push(&mut thread, 2_000_000..2_002_000).unwrap();
     let there = expected.len() as u64 + count + 2_000;
     assert_eq!(values(&mut thread).map(|values| values.len() as u64), Ok(there));
+}
+
+/// A list from which cycles have returned pages, beside objects of zeros, and what it has. If
+/// `is_cut`, the power fails amid the next cycle.
+fn churned(options: &HeapOptions, how: DefragOptions, is_cut: bool) -> (Holed, Vec<u64>) {
+    let memory = Holed::new(options);
+    let heap =
+        typed::create::<List, _, HeapError>(&memory, "holes", 7, options, |pool| Ok(pool.heap()));
+    let mut thread = Thread::join(heap.unwrap(), &memory).unwrap();
+    let zeros = thread.untyped().transaction(|tx| {
+        [20_000, 70_000].into_iter().try_fold(Vec::new(), |mut zeros, bytes| {
+            zeros.push(tx.alloc(bytes)?);
+            tx.write(*zeros.last().expect("it"), &vec![0; bytes as usize])?;
+            Ok::<_, TxError>(zeros)
+        })
+    });
+    let mut defragmenter = defragmenter(how);
+    let expected = churn(&mut thread, &mut defragmenter, 7).unwrap();
+    if is_cut {
+        (0..60).for_each(|_| drop(defragmenter.step(thread.untyped())));
+    }
+    assert!(memory.holes.borrow().len() > 50, "{how}");
+    // Recovery repeats this one.
+    let zeros = zeros.unwrap();
+    let stored = thread
+        .untyped()
+        .transaction(|tx| zeros.iter().try_for_each(|at| tx.store(at.plus(3 * PAGE), 0u64)));
+    assert_eq!(stored, Ok::<_, TxError>(()));
+    drop(thread);
+    (memory, expected)
+}
+
+fn reopened(memory: &Holed, options: &HeapOptions) -> Result<Heap, HeapError> {
+    typed::open::<List, _, _>(memory, "holes", options.pm_bytes(), |pool| Ok(pool.heap()))
+}
+
+#[test]
+fn a_pool_with_holes_is_opened_on_a_full_disk_and_fills_them_when_there_is_room() {
+    let options = options(64);
+    for (how, is_cut) in ways().flat_map(|how| [(how, false), (how, true)]) {
+        let (memory, expected) = churned(&options, how, is_cut);
+        let memory = memory.crashed(&options, false);
+        let before = memory.holes.borrow().len();
+        let heap = reopened(&memory, &options).unwrap();
+        assert_eq!((memory.holes.borrow().len(), memory.given.get()), (before, (0, 0)), "{how}");
+        let mut thread = Thread::join(heap, &memory).unwrap();
+        assert_eq!(values(&mut thread).as_ref(), Ok(&expected), "{how}");
+        let full = (0..).find_map(|value| push(&mut thread, [value]).err()).unwrap();
+        assert!(matches!(full, TxError::Full { .. }), "{full}");
+        memory.is_full.set(false);
+        let mut defragmenter = defragmenter(how);
+        churn(&mut thread, &mut defragmenter, 4).unwrap();
+        assert!(memory.given.get().1 > 50, "{how}: {:?}", memory.given.get());
+    }
+}
+
+#[test]
+fn a_sparse_copy_gets_space_for_what_is_in_use_when_it_is_opened_or_is_refused() {
+    let options = options(64);
+    for (how, is_cut) in ways().flat_map(|how| [(how, false), (how, true)]) {
+        let (memory, expected) = churned(&options, how, is_cut);
+        let memory = memory.crashed(&options, true);
+        let sparse = memory.holes.borrow().len() as u64;
+        let error = reopened(&memory, &options).unwrap_err();
+        assert!(matches!(error, HeapError::NoRoom { bytes } if bytes >= PAGE), "{how}: {error}");
+        let memory = memory.crashed(&options, true);
+        memory.is_full.set(false);
+        let heap = reopened(&memory, &options).unwrap();
+        let filled = memory.given.get().1;
+        assert!((20..sparse - 20).contains(&filled), "{how}: {filled} of {sparse}");
+        let mut objects = Vec::new();
+        heap.objects(&memory, |object| objects.push(object)).unwrap();
+        for object in objects.iter().filter(|object| object.type_number.is_none()) {
+            memory.read(object.at, &mut vec![0; object.bytes as usize]);
+        }
+        let mut thread = Thread::join(heap, &memory).unwrap();
+        assert_eq!(values(&mut thread), Ok(expected), "{how}");
+        churn(&mut thread, &mut defragmenter(how), 4).unwrap();
+    }
 }
