@@ -23,15 +23,18 @@
 mod boxed;
 mod btree;
 mod bytes;
+mod inspect;
 mod item;
 mod keyed;
 mod layers;
 mod map;
 mod text;
+mod texts;
 mod vector;
 
 pub use boxed::{Boxed, BoxedField};
 pub use btree::{BTree, BTreeField, OrderedKey};
+pub use inspect::{Inspected, inspect};
 pub use item::Item;
 pub use keyed::{Entries, KeyValue, MapEntry, MapField};
 pub use layers::DRAM_BYTES;

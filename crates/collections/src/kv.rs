@@ -13,9 +13,10 @@
 //! read of an address or a length is therefore used only if the segment is still as it was, and the
 //! bytes are returned only if it still is at the end.
 
+use crate::live::Live;
 use crate::reads::{Reads, Within};
 use crate::table::flaw::MapFlaw;
-use crate::table::{Kind, Live, Table, mix};
+use crate::table::{Kind, Table, mix};
 use crate::{Damage, MapError, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::{Heap, Logging, Session, Tx, TxError};
@@ -508,10 +509,20 @@ impl KvMap {
     /// # Errors
     /// What is wrong, and where.
     pub fn check<M: Memory>(&self, memory: &M, heap: &Heap) -> Result<MapSize, Damage> {
+        let mut live = Live::of(memory, heap).map_err(|error| Damage::Broken(error.to_string()))?;
+        let keys = self.check_among(memory, &mut live)?;
+        Ok(MapSize::of(keys, &live))
+    }
+
+    /// As [`check`](KvMap::check), beside other structures; gives the number of keys.
+    pub(crate) fn check_among<M: Memory>(
+        &self,
+        memory: &M,
+        live: &mut Live,
+    ) -> Result<u64, Damage> {
         let mut same: Vec<Vec<u8>> = Vec::new();
         let mut last = 0;
-        let mut live = Live::of(memory, heap)?;
-        self.table.check(memory, &mut live, |live, hash, word| {
+        self.table.check(memory, live, |live, hash, word| {
             let record = Addr::from_bits(word);
             let what = || format!("the entry of hash {hash:#x}");
             live.reach(record, 8, what)?;

@@ -12,6 +12,7 @@ mod btree;
 mod damage;
 pub mod fields;
 mod kv;
+mod live;
 mod map;
 mod reads;
 mod table;

@@ -7,7 +7,8 @@
 //! or an insertion returns [`MapError::Crowded`]. Keys from outside belong in a
 //! [`KvMap`](crate::KvMap).
 
-use crate::table::{Kind, Live, Table, mix, unmix};
+use crate::live::Live;
+use crate::table::{Kind, Table, mix, unmix};
 use crate::{Damage, MapError, MapOptions, MapSize};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Heap, Logging, Session, Tx};
@@ -230,13 +231,14 @@ impl Map {
     /// What is wrong, and where.
     pub fn check<M: Memory>(&self, memory: &M, heap: &Heap) -> Result<MapSize, Damage> {
         let mut last = None;
-        let mut live = Live::of(memory, heap)?;
-        self.table.check(memory, &mut live, |_, hash, _| {
+        let mut live = Live::of(memory, heap).map_err(|error| Damage::Broken(error.to_string()))?;
+        let keys = self.table.check(memory, &mut live, |_, hash, _| {
             let key = self.key(hash);
             match last.replace(hash) == Some(hash) {
                 true => Err(Damage::Broken(format!("key {key} is there twice"))),
                 false => Ok(()),
             }
-        })
+        })?;
+        Ok(MapSize::of(keys, &live))
     }
 }

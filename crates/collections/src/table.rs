@@ -38,7 +38,6 @@ use seawall_memory::{Addr, LINE_BYTES, Memory};
 use seawall_runtime::{Heap, Session, Stripe, Stripes, Tx, TxError};
 use segment::{SEGMENT_LINES_MAX, SEGMENT_LINES_MIN, Segment};
 pub(crate) use segment::{mix, unmix};
-pub(crate) use walk::Live;
 pub use walk::MapSize;
 
 /// Offsets in the root.

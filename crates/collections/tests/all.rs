@@ -3,6 +3,7 @@
 use seawall_explore::Model;
 
 mod fields;
+mod inspect;
 mod linear;
 mod map_crash;
 mod map_threads;

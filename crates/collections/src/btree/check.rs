@@ -4,9 +4,9 @@ use super::descend::{HEIGHT_MAX, parse};
 use super::node::{Inner, Leaf};
 use super::{BTreeError, Tree};
 use crate::Damage;
+use crate::live::Live;
 use seawall_memory::{Addr, Memory, MemoryExt};
 use seawall_runtime::Heap;
-use std::collections::BTreeMap;
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -34,8 +34,7 @@ struct Expected {
 
 struct Walk<'a, M, F> {
     memory: &'a M,
-    /// The heap's objects that no node was found at yet, with their sizes.
-    objects: BTreeMap<Addr, u64>,
+    live: &'a mut Live,
     found: Checked,
     each: F,
 }
@@ -58,17 +57,23 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         heap: &Heap,
         each: impl FnMut(u64, u64),
     ) -> Result<Checked, BTreeError> {
+        self.check_among(memory, &mut Live::of(memory, heap)?, each)
+    }
+
+    /// As [`check`](Tree::check), beside other structures.
+    pub(crate) fn check_among<M: Memory>(
+        &self,
+        memory: &M,
+        live: &mut Live,
+        each: impl FnMut(u64, u64),
+    ) -> Result<Checked, BTreeError> {
         self.check_kind(memory)?;
-        let mut objects = BTreeMap::new();
-        heap.objects(memory, |object| {
-            objects.insert(object.at, object.bytes);
-        })?;
         let (at, level) = parse(memory.load(self.anchor));
         if level > HEIGHT_MAX {
             return Err(Damage::Broken(format!("the tree is {level} levels high")).into());
         }
         let found = Checked { height: level, ..Checked::default() };
-        let mut walk = Walk { memory, objects, found, each };
+        let mut walk = Walk { memory, live, found, each };
         walk.node::<SLOTS, KEYS>(Expected { at, level, low: 0, last: u64::MAX })?;
         Ok(walk.found)
     }
@@ -80,11 +85,11 @@ impl<M: Memory, F: FnMut(u64, u64)> Walk<'_, M, F> {
         node: Expected,
     ) -> Result<(), BTreeError> {
         let bytes = if node.level == 0 { Leaf::<SLOTS>::BYTES } else { Inner::<KEYS>::BYTES };
-        let is_object = self.objects.remove(&node.at).is_some_and(|size| size >= bytes);
-        if !is_object || !node.at.bits().is_multiple_of(64) {
-            let what = format!("a link of the tree to level {}", node.level);
-            return Err(Damage::Pointer { what, to: node.at.bits() }.into());
+        let what = || format!("a link of the tree to level {}", node.level);
+        if !node.at.bits().is_multiple_of(64) {
+            return Err(Damage::Pointer { what: what(), to: node.at.bits() }.into());
         }
+        self.live.reach(node.at, bytes, what)?;
         match node.level {
             0 => self.leaf::<SLOTS>(node),
             _ => self.inner::<SLOTS, KEYS>(node),

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::ops::Bound;
 
 /// Version words that all trees of a heap share.
-const VERSIONS: u64 = 1 << 10;
+pub(super) const VERSIONS: u64 = 1 << 10;
 
 /// Bytes of volatile memory behind those of the heap that fields of this kind need.
 pub const DRAM_BYTES: u64 = Tree::dram_bytes(VERSIONS);
@@ -24,11 +24,16 @@ const SLICE_BYTES: usize = 7;
 /// The mark of a slice with which a key goes on.
 const GOES_ON: u64 = 8;
 /// The most slices of a key.
-const SLICES_MAX: usize = 256;
+pub(super) const SLICES_MAX: usize = 256;
 /// The most bytes of a key.
 pub(super) const KEY_BYTES_MAX: usize = SLICES_MAX * SLICE_BYTES;
 
-const LINK_BYTES: u64 = 16;
+pub(super) const LINK_BYTES: u64 = 16;
+
+/// Whether a key goes on behind a slice with a mark.
+pub(super) fn goes_on(slice: u64) -> bool {
+    slice & 0xff == GOES_ON
+}
 
 /// The slices of a string; their order is that of the strings.
 pub(super) fn slices_of(key: &[u8]) -> Vec<u64> {
@@ -85,7 +90,7 @@ fn tx_error(error: BTreeError) -> TxError {
     }
 }
 
-fn versions_of(heap: &Heap) -> Addr {
+pub(super) fn versions_of(heap: &Heap) -> Addr {
     Addr::dram(heap.dram_bytes())
 }
 
@@ -213,7 +218,7 @@ impl Layers {
     }
 
     fn goes_on(self, slice: u64) -> bool {
-        self.has_marks && slice & 0xff == GOES_ON
+        self.has_marks && goes_on(slice)
     }
 
     /// The word of the value of a key.

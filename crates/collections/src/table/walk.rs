@@ -3,9 +3,10 @@
 use super::segment::Segment;
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapFlaw, Table, top};
 use crate::Damage;
+use crate::live::Live;
 use crate::reads::Within;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
-use seawall_runtime::{Heap, Held, Tx, TxError};
+use seawall_runtime::{Held, Tx, TxError};
 
 /// How large a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -20,45 +21,10 @@ pub struct MapSize {
     pub bytes: u64,
 }
 
-/// The live objects of a heap, of which each may be reached once.
-pub(crate) struct Live {
-    objects: Vec<(Addr, u64, bool)>,
-    size: MapSize,
-}
-
-impl Live {
-    pub(crate) fn of<M: Memory>(memory: &M, heap: &Heap) -> Result<Live, Damage> {
-        let mut objects = Vec::new();
-        heap.objects(memory, |object| objects.push((object.at, object.bytes, false)))
-            .map_err(|error| Damage::Broken(error.to_string()))?;
-        Ok(Live { objects, size: MapSize::default() })
-    }
-
-    /// True if an object of at least `bytes` bytes is at `at`.
-    pub(crate) fn has(&self, at: Addr, bytes: u64) -> bool {
-        let place = self.objects.binary_search_by_key(&at, |(start, ..)| *start);
-        place.is_ok_and(|place| bytes <= self.objects[place].1)
-    }
-
-    /// Marks the object of at least `bytes` bytes at `at`, to which `what` points.
-    pub(crate) fn reach(
-        &mut self,
-        at: Addr,
-        bytes: u64,
-        what: impl Fn() -> String,
-    ) -> Result<(), Damage> {
-        let place = self.objects.binary_search_by_key(&at, |(start, ..)| *start);
-        match place.map(|place| &mut self.objects[place]) {
-            Ok((_, size, reached)) if bytes <= *size => {
-                if std::mem::replace(reached, true) {
-                    return Err(Damage::Twice { what: what(), at });
-                }
-                self.size.objects += 1;
-                self.size.bytes += *size;
-                Ok(())
-            }
-            _ => Err(Damage::Pointer { what: what(), to: at.bits() }),
-        }
+impl MapSize {
+    /// Of a map of which all that was reached is a part.
+    pub(crate) fn of(keys: u64, live: &Live) -> MapSize {
+        MapSize { keys, objects: live.reached.0, bytes: live.reached.1 }
     }
 }
 
@@ -168,14 +134,14 @@ impl Table {
         }
     }
 
-    /// Checks root, directory and segments, and shows every entry to `each` with its hash. No other
-    /// thread may work.
+    /// Checks root, directory and segments, and shows every entry to `each` with its hash; gives how
+    /// many there are. No other thread may work.
     pub(crate) fn check<M: Memory>(
         &self,
         memory: &M,
         live: &mut Live,
         mut each: impl FnMut(&mut Live, u64, u64) -> Result<(), Damage>,
-    ) -> Result<MapSize, Damage> {
+    ) -> Result<u64, Damage> {
         live.reach(self.root, LINE_BYTES, || "the link of the map".into())?;
         let directory: u64 = memory.load(self.root.plus(DIRECTORY));
         let bits = (directory & DEPTH_MASK) as u32;
@@ -184,7 +150,7 @@ impl Table {
         }
         let base = Addr::from_bits(directory & !DEPTH_MASK);
         live.reach(base, 8 << bits, || "the root of the map".into())?;
-        let mut at = 0u64;
+        let (mut at, mut keys) = (0u64, 0);
         while at < 1 << bits {
             let word: u64 = memory.load(base.plus(8 * at));
             let segment = Segment::of(word, self.lines);
@@ -200,10 +166,10 @@ impl Table {
                 return Err(Damage::Broken(why));
             }
             live.reach(segment.at, segment.bytes(), what)?;
-            self.check_segment(memory, segment, at << (64 - bits), live, &mut each)?;
+            keys += self.check_segment(memory, segment, at << (64 - bits), live, &mut each)?;
             at += count;
         }
-        Ok(live.size)
+        Ok(keys)
     }
 
     fn check_segment<M: Memory>(
@@ -213,7 +179,7 @@ impl Table {
         first: u64,
         live: &mut Live,
         each: &mut impl FnMut(&mut Live, u64, u64) -> Result<(), Damage>,
-    ) -> Result<(), Damage> {
+    ) -> Result<u64, Damage> {
         let slots = segment.slots(memory);
         if let Some(hash) = segment.unreachable(first, &slots) {
             let at = segment.at;
@@ -225,7 +191,8 @@ impl Table {
         entries.sort_unstable();
         let depth = segment.depth;
         debug_assert!(entries.iter().all(|(hash, _)| top(*hash, depth) == top(first, depth)));
-        live.size.keys += entries.len() as u64;
-        entries.into_iter().try_for_each(|(hash, word)| each(live, hash, word))
+        let keys = entries.len() as u64;
+        entries.into_iter().try_for_each(|(hash, word)| each(live, hash, word))?;
+        Ok(keys)
     }
 }

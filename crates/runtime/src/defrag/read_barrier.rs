@@ -22,10 +22,18 @@ use super::pages::{self, PAGE_BYTES, Page, Pages};
 use super::purpose::Purpose;
 use super::relocate::{Found, find};
 use super::scope::{Phase, View};
-use crate::Session;
 use crate::alloc::size_class::Class;
+use crate::{Heap, Session};
 use seawall_memory::relocation::Relocate;
 use seawall_memory::{Addr, Memory, MemoryExt};
+
+/// Where what `at` leads to has been moved, or is about to be.
+pub(crate) fn place_of<M: Memory>(memory: &M, heap: &Heap, at: Addr) -> Addr {
+    match find(memory, heap, at) {
+        Found::Moving(object) => object.to.plus(at.bits() - object.from.bits()),
+        Found::Watched(..) | Found::Here => at,
+    }
+}
 
 impl<M: Memory> Session<'_, M> {
     /// Whether a block of this thread's list can be handed out: it is neither in a page that will

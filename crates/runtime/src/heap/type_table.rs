@@ -44,6 +44,8 @@ pub(crate) const CUT: &str = "..";
 pub struct TypeInfo {
     /// Its number in this heap, as [`Object`](crate::Object) has it.
     pub number: u8,
+    /// The hash of its name and fields ([`Persist::SHAPE`]).
+    pub shape: u64,
     /// Bytes of a value.
     pub bytes: u64,
     /// Its name in Rust: `Node`, `Pair<u64, 4>`.
@@ -66,7 +68,8 @@ impl Heap {
             };
             let text = load_text(memory, self.layout.type_text(number))?;
             let (name, fields) = split(&text);
-            types.push(TypeInfo { number: number as u8, bytes: entry.size, name, fields });
+            let Entry { shape, size: bytes } = entry;
+            types.push(TypeInfo { number: number as u8, shape, bytes, name, fields });
         }
         Ok(types)
     }

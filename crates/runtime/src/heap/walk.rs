@@ -7,7 +7,7 @@ use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::map::{GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES};
 use crate::alloc::shelf::MORE;
 use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
-use crate::defrag::relocate;
+use crate::defrag::{read_barrier, relocate};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt, lines_of};
 
 /// A live object.
@@ -66,6 +66,12 @@ impl Heap {
         mut each: impl FnMut(Object),
     ) -> Result<(), AccessError> {
         self.walk(memory, |block, tag| each(Object::of(block, tag))).map(|_| ())
+    }
+
+    /// Where that is now to which a pointer leads: elsewhere, for one that a cycle has not fixed up
+    /// yet. No transaction, and no step of a cycle, may be in progress.
+    pub fn place_of<M: Memory>(&self, memory: &M, at: Addr) -> Addr {
+        if self.layout.numbers.moves { read_barrier::place_of(memory, self, at) } else { at }
     }
 
     /// The first live object behind the one that starts at `at`, or the first of all: by rising
