@@ -1,10 +1,13 @@
-//! What Ctrl-C and SIGTERM do: the same to every command.
+//! What Ctrl-C does, SIGTERM, SIGQUIT, and SIGHUP where it is not ignored: the same to every
+//! command.
 //!
 //! The first one asks a command that can give what it has done to end; any other command ends at
 //! once, and so does every command with the second. No result file is emptied: each is written
-//! whole at the end, and what was finished of a command that was stopped goes beside it.
+//! whole at the end, and what was finished of a command that was stopped goes beside it. No file of
+//! a program stays in a temporary folder.
 
 use seawall_lab::on_stop;
+use seawall_program::drop_folders;
 use seawall_report::{Form, Output, drop_parts, tell};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +39,7 @@ enum Now {
 impl Now {
     /// Ends the process.
     fn end(&self) -> ! {
-        let _parts = drop_parts();
+        let (_parts, _folders) = (drop_parts(), drop_folders());
         match self {
             Now::Begins => tell("stopped before anything was run"),
             Now::Runs { files, .. } => tell(format_args!("stopped{files}")),

@@ -42,6 +42,12 @@ pub trait Check {
     /// # Errors
     /// What is lost, or there but should not be.
     fn judge(&self, found: &Self::Found, point: &CrashPoint) -> Result<(), String>;
+
+    /// Whether recovery is cut short from now on, so that what it says is no finding: somebody has
+    /// stopped it, or its time is over.
+    fn is_cut(&self) -> bool {
+        false
+    }
 }
 
 macro_rules! through {
@@ -63,6 +69,10 @@ macro_rules! through {
 
             fn judge(&self, found: &C::Found, point: &CrashPoint) -> Result<(), String> {
                 (**self).judge(found, point)
+            }
+
+            fn is_cut(&self) -> bool {
+                (**self).is_cut()
             }
         }
     };
@@ -117,4 +127,7 @@ pub(crate) trait Findings {
 
     /// What is wrong with a finding after a crash at that point.
     fn judge(&self, found: u32, point: &CrashPoint) -> Result<(), String>;
+
+    /// See [`Check::is_cut`].
+    fn is_cut(&self) -> bool;
 }

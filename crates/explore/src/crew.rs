@@ -118,6 +118,12 @@ impl<C: Check> State<C> {
     }
 }
 
+/// Why no more runs are made.
+pub(crate) enum Halt<E> {
+    Enough,
+    Failed(E),
+}
+
 /// What a worker does next.
 enum Job<C: Check> {
     Search(Box<Taken<C>>),
@@ -255,9 +261,14 @@ where
         }
     }
 
-    /// The run of this schedule, made now if it was not made ahead.
-    pub(crate) fn record(&self, schedule: &Schedule) -> Result<Recorded<C>, E> {
-        self.ahead.take(schedule).unwrap_or_else(|| (self.record)(schedule))
+    /// The run of this schedule, made now if it was not made ahead. One that fails when all is to
+    /// stop was cut short by that.
+    pub(crate) fn record(&self, schedule: &Schedule) -> Result<Recorded<C>, Halt<E>> {
+        let made = self.ahead.take(schedule).unwrap_or_else(|| (self.record)(schedule));
+        made.map_err(|error| match self.must_stop(self.end()) {
+            true => Halt::Enough,
+            false => Halt::Failed(error),
+        })
     }
 
     /// Lets the workers make these runs ahead, as many as it pays.

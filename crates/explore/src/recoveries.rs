@@ -312,6 +312,10 @@ impl<C: Check> Findings for Interned<'_, C> {
             Err(message) => Err(message.clone()),
         }
     }
+
+    fn is_cut(&self) -> bool {
+        self.check.is_cut()
+    }
 }
 
 /// Runs recovery on the images that are open, and returns what it found besides the pass.

@@ -50,6 +50,7 @@ fn replay_found(
     match court.verdict(&crashes) {
         Verdict::Forbidden => Err(other(format!("{} forbids it", choice.model))),
         Verdict::Fine => Ok(None),
+        Verdict::Cut => Err(other("recovery was stopped before it had ended".into())),
         Verdict::Fails(message) => Ok(Some(describe(&mut court, &crashes, message))),
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::check::Check;
 use crate::covered::{Covered, Machines};
-use crate::crew::{Crew, Run, Unit, host_threads};
+use crate::crew::{Crew, Halt, Run, Unit, host_threads};
 use crate::interleavings::{Schedules, Tried};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
@@ -226,12 +226,6 @@ const SEARCHERS: usize = 4;
 /// Units and runs of each kind of machine are numbered from a multiple of this.
 pub(crate) const KIND: usize = 1 << 40;
 
-/// Why no more runs are made.
-enum Halt<E> {
-    Enough,
-    Failed(E),
-}
-
 /// Makes the runs of a program, in order.
 struct Runs<'a, C: Check, E> {
     how: &'a Scope,
@@ -257,9 +251,16 @@ where
             return self.interleaved(models, &base);
         }
         let schedule = Schedule { turns: Turns::Chosen(Vec::new()), ..base };
-        let run = self.crew.record(&schedule)?;
-        self.add(&schedule, run, &models);
-        Ok(Machines { models, tried: Tried { runs: 1, made: 1, complete: true }, random: 0 })
+        let is_made = match self.crew.record(&schedule) {
+            Ok(run) => {
+                self.add(&schedule, run, &models);
+                true
+            }
+            Err(Halt::Enough) => false,
+            Err(Halt::Failed(error)) => return Err(error),
+        };
+        let runs = usize::from(is_made);
+        Ok(Machines { models, tried: Tried { runs, made: 1, complete: is_made }, random: 0 })
     }
 
     /// Makes all runs of several threads, up to the bounds, and some at random between them.
@@ -278,7 +279,7 @@ where
                     return Err(Halt::Enough);
                 }
                 made.set(made.get() + 1);
-                crew.record(schedule).map_err(Halt::Failed)
+                crew.record(schedule)
             },
             |schedule, run| {
                 runs += 1;
@@ -294,7 +295,7 @@ where
             },
         );
         let tried = match (failed, tried) {
-            (Some(error), _) | (_, Err(Halt::Failed(error))) => {
+            (Some(Halt::Failed(error)), _) | (_, Err(Halt::Failed(error))) => {
                 // If the runs before it were enough, searching them faster would have stopped.
                 if !crew.finish(&models) {
                     return Err(error);
@@ -302,12 +303,14 @@ where
                 Tried { runs, made: made.get(), complete: false }
             }
             (None, Ok(tried)) => tried,
-            (None, Err(Halt::Enough)) => Tried { runs, made: made.get(), complete: false },
+            (_, Err(Halt::Enough)) | (Some(Halt::Enough), _) => {
+                Tried { runs, made: made.get(), complete: false }
+            }
         };
         Ok(Machines { models, tried, random })
     }
 
-    fn at_random(&mut self, base: &Schedule, number: u64, models: &[Model]) -> Result<(), E> {
+    fn at_random(&mut self, base: &Schedule, number: u64, models: &[Model]) -> Result<(), Halt<E>> {
         let turns = if number % 2 == 1 { Turns::Random } else { Turns::Priorities(3) };
         let seed = base.seed ^ (number - 1) << 32;
         let schedule = Schedule { turns, seed, ..base.clone() };

@@ -492,6 +492,11 @@ impl<'a> Explorer<'a> {
         let records = self.events.len() <= self.options.depth;
         let (image, prefer) = (self.image(), self.phase.prefer);
         let (found, pass) = recover(image, self.check, self.part, &self.path, prefer, records);
+        if self.check.is_cut() {
+            self.outcome.stopped = true;
+            let _ = self.tell();
+            return ControlFlow::Break(());
+        }
         let recording = (records && !pass.recording.stores.is_empty()).then_some(pass.recording);
         let node = self.seen.add(self.tree(), &pass.reads, found, recording);
         if self.seen.is_too_full() {

@@ -30,6 +30,7 @@ pub(crate) fn shrink(
     let Shrinker { mut court, crashes } = shrinker;
     let message = match court.verdict(&crashes) {
         Verdict::Fails(message) => message,
+        Verdict::Cut => "the search was stopped before this could be made small".into(),
         _ => "the check gives a different answer each time".into(),
     };
     describe(&mut court, &crashes, message)

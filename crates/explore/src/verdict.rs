@@ -19,6 +19,8 @@ pub(crate) enum Verdict {
     Forbidden,
     Fine,
     Fails(String),
+    /// Recovery was cut short.
+    Cut,
 }
 
 /// Builds images and checks them.
@@ -63,6 +65,9 @@ impl<'a> Court<'a> {
     fn verdict_of_part(&mut self, crashes: &[Crash]) -> Verdict {
         let Some((_, point)) = self.stage(crashes) else { return Verdict::Forbidden };
         let (found, _) = self.recover(false);
+        if self.check.is_cut() {
+            return Verdict::Cut;
+        }
         self.check.judge(found, &point).map_or_else(Verdict::Fails, |()| Verdict::Fine)
     }
 

@@ -1,4 +1,5 @@
-//! Signals by which a user ends a program: Ctrl-C (SIGINT) and what `kill` sends (SIGTERM).
+//! Signals by which a program is ended: Ctrl-C (SIGINT), what `kill` sends (SIGTERM), the end of a
+//! terminal (SIGHUP) and Ctrl-\ (SIGQUIT).
 //!
 //! They are blocked in every thread and waited for by one of its own, so that what they lead to is
 //! ordinary code, which may lock, print and exit, and not a signal handler. Also here: two calls on
@@ -11,6 +12,19 @@ use std::os::fd::FromRawFd;
 use std::sync::mpsc::channel;
 use std::thread::Builder;
 
+/// The signals.
+const ENDS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+/// Whether who has started this process wants it to outlive this signal, as `nohup` does. A shell
+/// has SIGINT ignored in the background, where Ctrl-C does not reach and `kill` is meant.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut now = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: the call fills the structure, which is read only then.
+    let known = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) == 0 };
+    // SAFETY: as above.
+    signal == libc::SIGHUP && known && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
 /// Calls `act` for each such signal, in a thread of its own. To be called before other threads are
 /// started: those that run already would end the process.
 ///
@@ -21,8 +35,9 @@ pub fn on_stop(mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
     // SAFETY: the first call fills the set, which the others then read and change.
     let set = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
-        libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
+        for signal in ENDS.into_iter().filter(|signal| !is_ignored(*signal)) {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
         set.assume_init()
     };
     block(&set, libc::SIG_BLOCK);
@@ -55,7 +70,7 @@ pub fn hold_signals<T>(act: impl FnOnce() -> T) -> T {
     // fills the other one.
     let failed = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        for signal in ENDS {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr())
@@ -116,7 +131,7 @@ mod tests {
     fn signals_are_held_back_for_as_long_as_something_is_done() {
         let before = held();
         let within = hold_signals(held);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        for signal in ENDS {
             assert!(within & 1 << (signal - 1) != 0, "signal {signal} is not held back");
         }
         assert_eq!(held(), before);

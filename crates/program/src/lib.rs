@@ -8,10 +8,16 @@
 //! What is in `process` is written for x86-64; on other processors [`serve`] says so and ends. All
 //! else, the side that asks, is the same everywhere.
 //!
+//! Each such process has a keeper (`kept.rs`), so that nothing of a program stays behind. What waits
+//! or copies looks at a [`Limit`].
+//!
 //! It is not an emulator: the program's instructions run on the host's processor. And it is not a
 //! sandbox: the program may do what its user may do.
 
 mod explore;
+mod folder;
+mod kept;
+mod limit;
 #[cfg(not(target_arch = "x86_64"))]
 mod no_process;
 #[cfg(target_arch = "x86_64")]
@@ -20,6 +26,9 @@ mod request;
 mod spawn;
 
 pub use explore::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
+pub use folder::{Folder, drop_folders};
+pub use kept::{NativeRun, run_natively};
+pub use limit::Limit;
 #[cfg(not(target_arch = "x86_64"))]
 pub use no_process::{check, serve};
 #[cfg(target_arch = "x86_64")]

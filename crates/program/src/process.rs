@@ -10,6 +10,7 @@ mod explore;
 mod failure;
 mod faults;
 mod image;
+mod keeper;
 mod lifecycle;
 mod locals;
 mod machine;
@@ -39,8 +40,8 @@ use self::ribbon::Crew;
 use self::runtime::{SPACE_BYTES, THREADS_MAX, runtime};
 use self::watch::Watch;
 use crate::request::{
-    ANSWER, Answer, Asked, Fences, From, Judge, Persistent, REQUEST, Ran, Request, Start, TIMELINE,
-    Timed, UnseenStore,
+    ANSWER, Answer, Asked, Fences, From, Judge, Native, Persistent, REQUEST, Ran, Request, Start,
+    TIMELINE, Task, Timed, UnseenStore,
 };
 use libc::{c_char, c_int, c_void};
 use seawall_cc::abi;
@@ -52,7 +53,9 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 
 /// Where the words of the command are put.
@@ -70,19 +73,25 @@ type CheckPool = extern "C" fn(*const c_char) -> c_int;
 /// Calls that, and `exit` with what it returns.
 type RunCheck = extern "C" fn(CheckPool, *const c_char) -> !;
 
-/// Runs the program that the request in `folder` names, writes the answer there, and ends.
+/// Does what the request in `folder` asks for, writes the answer there, and ends.
 pub fn serve(folder: &Path) -> ! {
-    always_at_the_same_addresses();
     *runtime().answer.borrow_mut() = folder.join(ANSWER);
     let asked = std::fs::read(folder.join(REQUEST)).map_err(|error| error.to_string());
     let asked =
         asked.and_then(|bytes| serde_json::from_slice::<Asked>(&bytes).map_err(|e| e.to_string()));
-    let done = asked.and_then(|asked| match asked {
-        Asked::Run(request) => {
-            end_with_parent();
-            run(&request).map(|ran| Answer::Ran(Box::new(ran)))
+    let done = asked.and_then(|Asked { by, task }| {
+        if !matches!(task, Task::Natively(_)) {
+            always_at_the_same_addresses();
         }
-        Asked::Explore(serving) => explore::serve(&serving).map(|()| Answer::Served),
+        keeper::keep(&by).map_err(|error| format!("gets no process of its own: {error}"))?;
+        match task {
+            Task::Run(request) => run(&request).map(|ran| Answer::Ran(Box::new(ran))),
+            Task::Explore(serving) => explore::serve(&serving).map(|()| Answer::Served),
+            Task::Natively(Native { path, words }) => {
+                // Only returns if it fails.
+                Err(Command::new(path).args(words).exec().to_string())
+            }
+        }
     });
     match done {
         Ok(answer) => end(&answer),
@@ -151,9 +160,8 @@ fn always_at_the_same_addresses() {
     }
     let mut words = std::env::args_os();
     if let (Some(_), Ok(this)) = (words.next(), std::env::current_exe()) {
-        use std::os::unix::process::CommandExt as _;
         // Only returns if it fails; then addresses stay random, and results may differ a little.
-        let _ = std::process::Command::new(this).args(words).exec();
+        let _ = Command::new(this).args(words).exec();
     }
 }
 

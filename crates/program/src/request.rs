@@ -1,6 +1,7 @@
 //! What the process that runs a program is asked, and what it answers: files of JSON.
 
 use crate::explore::Serving;
+use crate::folder::Asker;
 use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_sim::{Counters, Cycle, RunTimeline, SiteTime, Stalls, TimelineWindow};
 use serde::{Deserialize, Serialize};
@@ -72,14 +73,31 @@ pub enum Judge {
     Cuts,
 }
 
-/// What a process is asked for.
+/// What a process is asked for, and by whom.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) by: Asker,
+    pub(crate) task: Task,
+}
+
+/// What a process does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Asked {
+pub(crate) enum Task {
     /// One run on a simulated machine.
-    Run(Request),
+    Run(Box<Request>),
     /// Many runs, for an exploration.
     Explore(Serving),
+    /// One run of a program as it is.
+    Natively(Native),
+}
+
+/// A program as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Native {
+    pub(crate) path: PathBuf,
+    /// Its words, but for the first.
+    pub(crate) words: Vec<String>,
 }
 
 /// A program and where it begins.

@@ -1,15 +1,15 @@
-//! Starts the process for one run of a program, waits for it, and cleans up whatever happens.
+//! Starts the process for one run of a program, and waits for its answer.
 
-use crate::request::{ANSWER, Answer, Asked, Place, REQUEST, Ran, Request, TIMELINE};
+use crate::kept::Kept;
+use crate::limit::Limit;
+use crate::request::{ANSWER, Answer, Place, Ran, Request, TIMELINE, Task};
 use seawall_sim::RunTimeline;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// The most of what a program said that a message repeats, in bytes.
 const SAID_MAX: u64 = 400;
@@ -53,6 +53,12 @@ pub enum ProgramError {
     /// The user has stopped it.
     #[error("stopped on request")]
     Stopped,
+    /// The time of the whole command is over.
+    #[error(
+        "the time was over before it was known which memory the program and its check use; give \
+         it more --seconds, or less to do"
+    )]
+    TimeOver,
     /// A file or a process could not be made.
     #[error("{what}: {error}")]
     Io {
@@ -61,6 +67,12 @@ pub enum ProgramError {
         /// Why it failed.
         error: io::Error,
     },
+}
+
+impl From<io::Error> for ProgramError {
+    fn from(error: io::Error) -> ProgramError {
+        ProgramError::Io { what: "cannot keep the files of a run".into(), error }
+    }
 }
 
 /// The command that another process is started by which serves programs, if it is not this one.
@@ -103,46 +115,36 @@ pub struct Run {
 ///
 /// # Errors
 /// Whatever keeps it from running to its end. The program's own exit code is no error.
-pub fn run(run: &Run, stop: &AtomicBool) -> Result<Ran, ProgramError> {
+pub fn run(run: &Run, limit: &Limit) -> Result<Ran, ProgramError> {
     let folder = &run.request.folder;
-    let io = |what: String| move |error| ProgramError::Io { what, error };
-    let text =
-        serde_json::to_string(&Asked::Run(run.request.clone())).expect("a request is plain data");
-    std::fs::write(folder.join(REQUEST), text)
-        .map_err(io(format!("cannot write to {}", folder.display())))?;
-    let mut child = Server(start(run).map_err(io("cannot start the process of a program".into()))?);
-    let begin = Instant::now();
-    let mut pause = Duration::from_micros(500);
-    let status = loop {
-        let waited = child.0.try_wait();
-        if let Some(status) = waited.map_err(io("cannot wait for a program".into()))? {
-            break status;
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(ProgramError::Stopped);
-        }
-        if begin.elapsed() > Duration::from_secs(run.seconds) {
-            return Err(ProgramError::TooLong { program: program(run), seconds: run.seconds });
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+    let io = |what: &str| {
+        let what = what.to_owned();
+        move |error| ProgramError::Io { what, error }
     };
-    let answer = std::fs::read(folder.join(ANSWER));
-    match answer.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+    let mut kept = start(run).map_err(io("cannot start the process of a program"))?;
+    let program = program(run);
+    let Some(status) = kept.wait(run.seconds, limit)? else {
+        return Err(ProgramError::TooLong { program, seconds: run.seconds });
+    };
+    match answered(folder) {
         Some(Answer::Ran(mut ran)) => {
             if run.request.timeline.is_some() {
                 let timeline = timeline(folder);
-                ran.timeline = Some(timeline.map_err(io("cannot read a timeline".into()))?);
+                ran.timeline = Some(timeline.map_err(io("cannot read a timeline"))?);
             }
             Ok(*ran)
         }
         Some(Answer::Failed { what, places }) => {
-            Err(ProgramError::Failed { program: program(run), what, places })
+            Err(ProgramError::Failed { program, what, places })
         }
-        Some(Answer::Served) | None => {
-            Err(ProgramError::Ended { program: program(run), how: how(status), said: said(run) })
-        }
+        Some(Answer::Served) | None => Err(ended(&program, status, folder)),
     }
+}
+
+/// What the process of a run has answered.
+pub(crate) fn answered(folder: &Path) -> Option<Answer> {
+    let answer = std::fs::read(folder.join(ANSWER)).ok()?;
+    serde_json::from_slice(&answer).ok()
 }
 
 /// The timeline that a run has left.
@@ -151,52 +153,50 @@ fn timeline(folder: &Path) -> io::Result<RunTimeline> {
     postcard::from_bytes(&bytes).map_err(io::Error::other)
 }
 
-/// A process that is killed, with all that it started, when nobody waits for it any more.
-pub(crate) struct Server(pub(crate) Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            let group = rustix::process::Pid::from_child(&self.0);
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-            let _ = self.0.wait();
-        }
-    }
-}
-
-fn start(run: &Run) -> io::Result<Child> {
+fn start(run: &Run) -> io::Result<Kept> {
     let folder = &run.request.folder;
     let input = match &run.input {
         Some(path) => Stdio::from(File::open(path)?),
         None => Stdio::null(),
     };
-    let said = File::create(folder.join("stderr"))?;
-    let (server, words) = run.server.split_first().expect("a server has a program");
-    Command::new(server)
-        .args(words)
-        .arg(folder)
-        .env("GLIBC_TUNABLES", TUNABLES)
-        .process_group(0)
-        .stdin(input)
-        .stdout(File::create(folder.join("stdout"))?)
-        .stderr(said)
-        .spawn()
+    let (out, err) = (File::create(folder.join("stdout"))?, File::create(folder.join("stderr"))?);
+    let task = Task::Run(Box::new(run.request.clone()));
+    Kept::start(&run.server, folder, task, |command| {
+        command.env("GLIBC_TUNABLES", TUNABLES).stdin(input).stdout(out).stderr(err);
+    })
 }
 
 fn program(run: &Run) -> String {
     run.request.start.in_words()
 }
 
-fn how(status: ExitStatus) -> String {
-    match status.signal() {
-        Some(signal) => format!("was ended by signal {signal}"),
+/// A program that has ended without an answer, or by a signal.
+pub(crate) fn ended(program: &str, status: ExitStatus, folder: &Path) -> ProgramError {
+    let how = match status.signal() {
+        Some(signal) => format!("was ended by {}", signal_in_words(signal)),
         None => format!("ended early, with exit code {}", status.code().unwrap_or(-1)),
-    }
+    };
+    ProgramError::Ended { program: program.into(), how, said: said(folder) }
+}
+
+/// A signal with its name, if it is one that ends programs.
+pub(crate) fn signal_in_words(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXFSZ => "SIGXFSZ",
+        _ => return format!("signal {signal}"),
+    };
+    format!("signal {signal} ({name})")
 }
 
 /// The end of what the program has printed on standard error, or else on standard output.
-fn said(run: &Run) -> String {
-    let folder = &run.request.folder;
+fn said(folder: &Path) -> String {
     let texts = ["stderr", "stdout"].into_iter().filter_map(|name| tail(&folder.join(name)).ok());
     texts.filter(|text| !text.is_empty()).map(|text| format!(": {text}")).next().unwrap_or_default()
 }

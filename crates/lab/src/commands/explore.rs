@@ -249,7 +249,7 @@ fn explore_share(
     stop: &Arc<AtomicBool>,
 ) -> Result<ExploreReport, ExploreError> {
     let options = &options.without_repeats();
-    let explore = Explore { options, share, progress, stop };
+    let explore = Explore { options, share, time: options.time(), progress, stop };
     let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
     let ops = match &replay {
         Some(replay) => replay.key.parse().unwrap_or(options.ops),
@@ -355,7 +355,12 @@ impl ExploreOptions {
         Search { budget, thorough, seed, depth, torn_lines, ..Search::new(model) }
     }
 
-    fn exploration(&self, threads: usize) -> Scope {
+    /// The time that it may take, if it is limited.
+    fn time(&self) -> Option<Duration> {
+        (self.seconds > 0).then(|| Duration::from_secs(self.seconds))
+    }
+
+    fn exploration(&self, threads: usize, time: Option<Duration>) -> Scope {
         let usual = Scope::new(&self.models, threads);
         Scope {
             base: Schedule { seed: self.seed, ..usual.base },
@@ -364,7 +369,7 @@ impl ExploreOptions {
             buffer: self.buffer as usize,
             runs: self.schedules as usize,
             random: usize::MAX,
-            time: (self.seconds > 0).then(|| Duration::from_secs(self.seconds)),
+            time,
             search: self.search(Model::Px86),
             part: (self.shard.number, self.shard.of),
             searchers: self.searchers as usize,
@@ -444,6 +449,8 @@ impl Onlooker for Watch<'_> {
 struct Explore<'a> {
     options: &'a ExploreOptions,
     share: Share<'a>,
+    /// What is left of the time that it may take.
+    time: Option<Duration>,
     progress: &'a Progress,
     stop: &'a AtomicBool,
 }
@@ -465,9 +472,9 @@ impl Explore<'_> {
     }
 
     fn search(&self, target: &dyn Target) -> Result<ExploreReport, ExploreError> {
-        let Explore { options, share, progress, stop } = *self;
+        let Explore { options, share, time, progress, stop } = *self;
         let start = Instant::now();
-        let how = options.exploration(target.threads());
+        let how = options.exploration(target.threads(), time);
         let (name, key, command) = (target.name(), target.key(), target.command());
         let what = Scope { time: None, part: (1, 1), ..how.clone() };
         let what = format!("{} {name} {key} {what:?}", env!("CARGO_PKG_VERSION"));

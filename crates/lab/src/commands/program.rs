@@ -16,7 +16,7 @@ use crate::engine::spent::Spent;
 use crate::engine::timeline::{TraceOptions, Traced, draw};
 use clap::{Args, ValueEnum};
 use seawall_memory::Addr;
-use seawall_program::{Fences, From, Persistent, Ran};
+use seawall_program::{Fences, From, Limit, Persistent, Ran};
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
     json_lines, one_plot,
@@ -533,8 +533,9 @@ impl Experiment for ProgramExperiment {
         stop: &Arc<AtomicBool>,
     ) -> Result<Programs, LabError> {
         let bench = cell::Bench::new(&plan)?;
-        let native = native::run(&plan, &bench, stop)?;
-        let run = |point: &ProgramPoint| bench.run(&plan, point, &native, stop);
+        let limit = &Limit::new(stop);
+        let native = native::run(&plan, &bench, limit)?;
+        let run = |point: &ProgramPoint| bench.run(&plan, point, &native, limit);
         let cells = Runner::new(plan.jobs, progress, stop).all(&plan.points, run)?;
         let is_partial = cells.iter().any(Option::is_none);
         let printed = native.printed(&plan)?;

@@ -2,17 +2,19 @@
 
 use super::explored::SiteLines;
 use super::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
-use crate::request::{ANSWER, Answer, Asked, REQUEST};
-use crate::spawn::{ProgramError, Server as Guard, TUNABLES};
+use crate::kept::Kept;
+use crate::limit::Limit;
+use crate::request::{self, Answer};
+use crate::spawn::{ProgramError, TUNABLES, answered, signal_in_words};
 use rustc_hash::FxHashMap;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seawall_explore::{Site, SourceLine};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::fs;
 use std::io::{self, BufReader};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Threads that a program may run at a time.
@@ -24,7 +26,8 @@ pub(crate) struct Server {
     told: BufReader<ChildStdout>,
     modules: Vec<Module>,
     folder: PathBuf,
-    process: Guard,
+    process: Kept,
+    limit: Limit,
 }
 
 impl Server {
@@ -33,28 +36,22 @@ impl Server {
         command: &[PathBuf],
         serving: &Serving,
         folder: &Path,
+        limit: &Limit,
     ) -> Result<Server, ProgramError> {
+        limit.check()?;
         let io = |error| failed("cannot start the process of a program", error);
-        let request = Asked::Explore(serving.clone());
-        let text = serde_json::to_string(&request).expect("a request is plain data");
         fs::create_dir_all(&serving.folder).map_err(io)?;
-        fs::write(folder.join(REQUEST), text).map_err(io)?;
-        let (server, words) = command.split_first().expect("a server has a program");
-        let mut child = Command::new(server)
-            .args(words)
-            .arg(folder)
-            .env("GLIBC_TUNABLES", TUNABLES)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(io)?;
-        let streams = child.stdin.take().zip(child.stdout.take());
+        let task = request::Task::Explore(serving.clone());
+        let mut process = Kept::start(command, folder, task, |command| {
+            command.env("GLIBC_TUNABLES", TUNABLES).stderr(Stdio::null());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        })
+        .map_err(io)?;
+        let streams = process.0.stdin.take().zip(process.0.stdout.take());
         let (asked, told) = streams.expect("both are pipes");
-        let told = BufReader::new(told);
-        let (modules, folder, process) = (Vec::new(), folder.to_owned(), Guard(child));
-        let mut server = Server { asked, told, modules, folder, process };
+        let (told, modules) = (BufReader::new(told), Vec::new());
+        let (folder, limit) = (folder.to_owned(), limit.clone());
+        let mut server = Server { asked, told, modules, folder, process, limit };
         match server.read()? {
             Reply::Ready(modules) => server.modules = modules,
             Reply::Done(_) => return Err(server.is_gone()),
@@ -62,8 +59,9 @@ impl Server {
         Ok(server)
     }
 
-    /// Has one thing done.
+    /// Has one thing done. A server that was left before its answer came is of no more use.
     pub(crate) fn ask(&mut self, task: &Task) -> Result<Done, ProgramError> {
+        self.limit.check()?;
         if write_frame(&mut self.asked, task).is_err() {
             return Err(self.is_gone());
         }
@@ -78,18 +76,28 @@ impl Server {
     }
 
     fn read(&mut self) -> Result<Reply, ProgramError> {
+        let unread = |error| failed("cannot read what a program's process answers", error);
+        let look = Timespec::try_from(Limit::LOOK).expect("it is short");
+        while self.told.buffer().is_empty() {
+            let mut told = [PollFd::new(self.told.get_ref(), PollFlags::IN)];
+            match poll(&mut told, Some(&look)) {
+                Ok(0) => self.limit.check()?,
+                Ok(_) => break,
+                Err(error) if error == rustix::io::Errno::INTR => {}
+                Err(error) => return Err(unread(error.into())),
+            }
+        }
         match read_frame(&mut self.told) {
             Ok(Some(reply)) => Ok(reply),
             Ok(None) => Err(self.is_gone()),
-            Err(error) => Err(failed("cannot read what a program's process answers", error)),
+            Err(error) => Err(unread(error)),
         }
     }
 
     /// Why it does not answer: it ends, and says why in a file.
     fn is_gone(&mut self) -> ProgramError {
         let _ = self.process.0.wait();
-        let answer = fs::read(self.folder.join(ANSWER)).ok();
-        let what = match answer.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+        let what = match answered(&self.folder) {
             Some(Answer::Failed { what, .. }) => what,
             _ => "it has ended".to_owned(),
         };
@@ -201,7 +209,7 @@ impl End {
             End::Signal(libc::SIGXCPU | libc::SIGALRM | libc::SIGKILL) => {
                 format!("did not end within {seconds} s")
             }
-            End::Signal(signal) => format!("was ended by signal {signal}"),
+            End::Signal(signal) => format!("was ended by {}", signal_in_words(*signal)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::client::{Server, Servers, THREADS, failed};
 use super::files::{copy_all, page_of};
 use super::wire::{Did, Done, End, PoolPage, Serving, Task};
+use crate::limit::Limit;
 use crate::request::{Fences, From, PAGE, Place, Start};
 use crate::spawn::ProgramError;
 use seawall_cc::SUPPORT_FOLDER;
@@ -56,6 +57,8 @@ pub struct ProgramAndCheck {
     pub seconds: u64,
     /// Runs, and recoveries, that are made at once.
     pub servers: usize,
+    /// How long all of it may take.
+    pub limit: Limit,
 }
 
 /// Names instructions: the lines of these offsets in a module.
@@ -123,6 +126,11 @@ impl ExploredProgram {
         self.is_over.load(Ordering::Relaxed)
     }
 
+    /// Whether what recovery says from now on is worthless: that, or it was cut short by the limit.
+    pub fn is_cut(&self) -> bool {
+        self.is_over() || self.how.limit.check().is_err()
+    }
+
     /// Whether pages turned out to be stored to that were not known: the exploration must be made
     /// [again](ExploredProgram::again).
     ///
@@ -163,8 +171,10 @@ impl ExploredProgram {
     /// What is wrong with it.
     pub fn recover(&self, image: &CrashImage) -> Result<(), String> {
         self.try_recovery(image).unwrap_or_else(|error| {
-            lock(&self.failure).get_or_insert(error);
-            self.is_over.store(true, Ordering::Relaxed);
+            if !matches!(error, ProgramError::Stopped | ProgramError::TimeOver) {
+                lock(&self.failure).get_or_insert(error);
+                self.is_over.store(true, Ordering::Relaxed);
+            }
             Err("recovery cannot be run".into())
         })
     }
@@ -310,7 +320,7 @@ impl ProgramAndCheck {
             seconds: self.seconds,
         };
         fs::create_dir_all(&folder).map_err(|error| failed("cannot make a folder", error))?;
-        Server::start(&self.server, &serving, &folder)
+        Server::start(&self.server, &serving, &folder, &self.limit)
     }
 
     /// The folder with the pools' files as a run leaves them: their stores are in none.
@@ -389,6 +399,7 @@ impl Tried {
     /// Tries until all pages are listed that are stored to.
     fn with_all(how: &ProgramAndCheck, pages: &mut Vec<PoolPage>) -> Result<Tried, ProgramError> {
         for _ in 0..ROUNDS {
+            how.limit.check()?;
             let mut tried = Tried::new(how, pages)?;
             if tried.missing.is_empty() {
                 return Ok(tried);
@@ -418,7 +429,7 @@ impl Tried {
         if how.after().exists() {
             fs::remove_dir_all(how.after()).map_err(io)?;
         }
-        copy_all(&files, &how.after()).map_err(io)?;
+        copy_all(&files, &how.after(), &|| how.limit.check())?;
         let start = contents(&how.after(), pages).map_err(io)?;
         if missing.is_empty() {
             let mut server = how.server(Role::Check, 0, pages, DRAM_BYTES)?;

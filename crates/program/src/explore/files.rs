@@ -1,25 +1,75 @@
-//! What both sides of an exploration do with files of pools.
+//! What both sides of an exploration do with files of pools: what it costs follows what is stored in
+//! a file, and not its length.
 
 use crate::request::PAGE;
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Seek as _, Write as _};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// Copies a file, or a folder with all that is in it. Holes of files stay holes.
-pub(crate) fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+/// Bytes that are copied between two looks at whether to go on.
+const PIECE: u64 = 1 << 20;
+
+/// Copies a file, or a folder with all that is in it. Holes of files stay holes. `go_on` is asked
+/// again and again; its error ends the copy.
+pub(crate) fn copy_all<E: From<io::Error>>(
+    from: &Path,
+    to: &Path,
+    go_on: &dyn Fn() -> Result<(), E>,
+) -> Result<(), E> {
+    go_on()?;
     let is = fs::metadata(from)?;
     if is.is_file() {
-        return fs::copy(from, to).map(drop);
+        return copy_file(from, to, go_on);
     }
     if is.is_dir() {
         fs::create_dir_all(to)?;
         for entry in fs::read_dir(from)? {
             let name = entry?.file_name();
-            copy_all(&from.join(&name), &to.join(&name))?;
+            copy_all(&from.join(&name), &to.join(&name), go_on)?;
         }
     }
     Ok(())
+}
+
+/// Copies what a file has, with its permissions, over what is at `to`.
+pub(crate) fn copy_file<E: From<io::Error>>(
+    from: &Path,
+    to: &Path,
+    go_on: &dyn Fn() -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut from, mut to) = (File::open(from)?, File::create(to)?);
+    let is = from.metadata()?;
+    to.set_len(is.len())?;
+    let mut at = 0;
+    while let Some(part) = next_data(&from, at)? {
+        at = part.end.min(part.start + PIECE);
+        from.seek(io::SeekFrom::Start(part.start))?;
+        to.seek(io::SeekFrom::Start(part.start))?;
+        io::copy(&mut Read::by_ref(&mut from).take(at - part.start), &mut to)?;
+        go_on()?;
+    }
+    to.flush()?;
+    Ok(to.set_permissions(is.permissions())?)
+}
+
+/// The first part of a file from `at` on that is no hole; all of the rest where the file system
+/// does not tell.
+pub(crate) fn next_data(file: &File, at: u64) -> io::Result<Option<Range<u64>>> {
+    let end = file.metadata()?.len();
+    if at >= end {
+        return Ok(None);
+    }
+    let start = match seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(at..end)),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(start..seek(file, SeekFrom::Hole(start))?))
 }
 
 /// The page of a file that begins at `offset`: zeros where the file is shorter.
@@ -33,4 +83,56 @@ pub(crate) fn page_of(file: &File, offset: u64) -> io::Result<Vec<u8>> {
         }
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::os::unix::fs::MetadataExt as _;
+
+    fn on_disk(path: &Path) -> u64 {
+        fs::metadata(path).unwrap().blocks() * 512
+    }
+
+    /// A file of a TiB with so many pages far from each other.
+    fn sparse(path: &Path, pages: u64) {
+        let file = File::create(path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        for n in 0..pages {
+            file.write_all_at(&[n as u8 + 1; PAGE as usize], n * (1 << 32) + (1 << 20)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_copy_of_a_file_has_its_bytes_and_its_holes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("deep/to"));
+        fs::create_dir(&from).unwrap();
+        sparse(&from.join("pool"), 5);
+        fs::write(from.join("small"), "small").unwrap();
+        copy_all::<io::Error>(&from, &to, &|| Ok(())).unwrap();
+        assert_eq!(fs::read(to.join("small")).unwrap(), b"small");
+        let copy = File::open(to.join("pool")).unwrap();
+        assert_eq!(copy.metadata().unwrap().len(), 1 << 40);
+        assert!(on_disk(&to.join("pool")) < 1 << 20, "{}", on_disk(&to.join("pool")));
+        for n in 0..5 {
+            let page = page_of(&copy, n * (1 << 32) + (1 << 20)).unwrap();
+            assert_eq!(page, [n as u8 + 1; PAGE as usize]);
+        }
+    }
+
+    #[test]
+    fn a_copy_ends_when_it_is_asked_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::write(&from, vec![7; 8 * PIECE as usize]).unwrap();
+        let looks = Cell::new(0);
+        let twice = || {
+            looks.set(looks.get() + 1);
+            if looks.get() < 3 { Ok(()) } else { Err(io::Error::other("enough")) }
+        };
+        assert_eq!(copy_all(&from, &to, &twice).unwrap_err().to_string(), "enough");
+        assert!(on_disk(&to) <= 4 * PIECE, "{}", on_disk(&to));
+    }
 }

@@ -10,7 +10,7 @@ use crate::engine::options::{default_options, in_range};
 use clap::Args;
 use kernel::{KERNELS, Kernel};
 use record::{CcRecord, NativeRecord, RecoveryRecord, SimulatedRecord, Spread};
-use seawall_program::ProgramError;
+use seawall_program::{Limit, ProgramError};
 use seawall_report::{Experiment, Files, Finished, Form, Progress, Report, json_lines};
 use seawall_sim::{Choice, Machine, SimError};
 use std::path::PathBuf;
@@ -110,14 +110,14 @@ impl Point {
         self,
         workshop: &Workshop,
         options: &CcBenchOptions,
-        stop: &AtomicBool,
+        limit: &Limit,
     ) -> Result<CcRecord, LabError> {
         match self {
             Point::Simulated(kernel, threads) => {
-                simulated(workshop, kernel, threads, options, stop).map(CcRecord::Simulated)
+                simulated(workshop, kernel, threads, options, limit).map(CcRecord::Simulated)
             }
-            Point::Native(kernel) => native(workshop, kernel, options, stop).map(CcRecord::Native),
-            Point::Recovery => recoveries(workshop, options, stop).map(CcRecord::Recovery),
+            Point::Native(kernel) => native(workshop, kernel, options, limit).map(CcRecord::Native),
+            Point::Recovery => recoveries(workshop, options, limit).map(CcRecord::Recovery),
         }
     }
 }
@@ -127,13 +127,13 @@ fn simulated(
     kernel: &Kernel,
     threads: usize,
     options: &CcBenchOptions,
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> Result<SimulatedRecord, LabError> {
     let built = workshop.build(kernel.name, kernel.source)?;
     let mut speeds = Vec::new();
     let mut references = 0;
     for _ in 0..options.runs {
-        let ran = kernel.simulate(workshop, &built, threads, options, stop)?;
+        let ran = kernel.simulate(workshop, &built, threads, options, limit)?;
         references = ran.counters.references;
         speeds.push(references as f64 / (ran.host_nanoseconds as f64 / 1e9).max(1e-9));
     }
@@ -152,12 +152,13 @@ fn native(
     workshop: &Workshop,
     kernel: &Kernel,
     options: &CcBenchOptions,
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> Result<NativeRecord, LabError> {
     let built = workshop.build(kernel.name, kernel.source)?;
     let plain = workshop.build_plainly(kernel.name)?;
     let pairs = PAIRS * options.runs;
-    let times = kernel.paired(&[&built.program, &plain], pairs, options.references, stop)?;
+    let times =
+        kernel.paired(workshop, &[&built.program, &plain], pairs, options.references, limit)?;
     let milliseconds = |which: usize| {
         Spread::of(times.iter().map(|pair| pair[which].as_secs_f64() * 1e3).collect()).median
     };
@@ -175,9 +176,9 @@ fn native(
 fn recoveries(
     workshop: &Workshop,
     options: &CcBenchOptions,
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> Result<RecoveryRecord, LabError> {
-    let (recoveries, seconds) = recovery::time(workshop, options, stop)?;
+    let (recoveries, seconds) = recovery::time(workshop, options, limit)?;
     let speeds = seconds.iter().map(|seconds| recoveries as f64 / seconds.max(1e-9)).collect();
     Ok(RecoveryRecord {
         program: recovery::NAME,
@@ -216,13 +217,13 @@ impl Experiment for CcBenchOptions {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<CcBench, LabError> {
-        let workshop = Workshop::new()?;
+        let (workshop, limit) = (Workshop::new()?, Limit::new(stop));
         let points = Point::all(&options);
         progress.start(points.iter().map(|point| point.program()));
         let mut records = Vec::new();
         let mut is_partial = false;
         for point in points {
-            match point.time(&workshop, &options, stop) {
+            match point.time(&workshop, &options, &limit) {
                 Err(LabError::Program(ProgramError::Stopped))
                 | Err(LabError::Sim(SimError::Stopped)) => {
                     is_partial = true;

@@ -10,7 +10,9 @@ use crate::commands::program::{
 };
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
-use seawall_program::{ExploredProgram, From, Half, ProgramAndCheck, ProgramError, Start, server};
+use seawall_program::{
+    ExploredProgram, Folder, From, Half, Limit, ProgramAndCheck, ProgramError, Start, server,
+};
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
@@ -90,9 +92,9 @@ pub(super) fn explore(
 ) -> Result<ExploreReport, ExploreError> {
     let options = &options.without_repeats();
     options.check()?;
-    let folder = tempfile::Builder::new().prefix("seawall-").tempdir();
-    let folder = folder.map_err(|error| lab(LabError::Folder { error }))?;
-    let how = ProgramAndCheck { servers: share.servers(), ..how(program, folder.path(), stop)? };
+    let limit = Limit::new(stop).within(options.time());
+    let folder = Folder::new().map_err(|error| lab(LabError::Folder { error }))?;
+    let how = ProgramAndCheck { servers: share.servers(), ..how(program, folder.path(), &limit)? };
     let (image, digest) = (how.program.start.image.clone(), digest(&how).map_err(lab)?);
     let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
     if let Some(Replay { text, key, .. }) = &replay
@@ -111,7 +113,9 @@ pub(super) fn explore(
             digest: digest.clone(),
         };
         let replay = options.replay.as_deref().map(Replay::parse).transpose()?;
-        let report = Explore { options, share, progress, stop }.target(&target, replay);
+        // The search ends a little before what it waits for is cut short.
+        let time = limit.left().map(|left| left.saturating_sub(Limit::LOOK));
+        let report = Explore { options, share, time, progress, stop }.target(&target, replay);
         if !target.explored.lacks_pages().map_err(failed)? {
             return report.map(|report| with_hint(report, program));
         }
@@ -136,6 +140,13 @@ fn with_hint(report: ExploreReport, options: &ExploreProgramOptions) -> ExploreR
     report
 }
 
+fn stopped(error: LabError) -> ExploreError {
+    match error {
+        LabError::Program(ProgramError::Stopped) => ExploreError::Stopped,
+        error => lab(error),
+    }
+}
+
 fn lab(error: LabError) -> ExploreError {
     ExploreError::Lab(error.to_string())
 }
@@ -153,7 +164,7 @@ fn readable(input: &Option<PathBuf>) -> Result<Option<PathBuf>, ExploreError> {
 fn how(
     options: &ExploreProgramOptions,
     folder: &Path,
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> Result<ProgramAndCheck, ExploreError> {
     let text = options.command.as_deref().unwrap_or_default();
     let program = ProgramCommand::parse("--program", text).map_err(lab)?;
@@ -186,7 +197,7 @@ fn how(
     std::fs::create_dir_all(&before).map_err(|error| lab(LabError::Folder { error }))?;
     if let Some(text) = &options.prepare {
         let command = ProgramCommand::parse("--prepare", text).map_err(lab)?;
-        prepare(&command, &before, seconds, stop).map_err(lab)?;
+        prepare(&command, &before, folder, seconds, limit).map_err(stopped)?;
     }
     let server = server("program-process").map_err(|error| lab(LabError::Folder { error }))?;
     Ok(ProgramAndCheck {
@@ -199,6 +210,7 @@ fn how(
         before,
         seconds,
         servers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        limit: limit.clone(),
     })
 }
 
@@ -220,6 +232,7 @@ fn lines(module: &Path, offsets: &[u64]) -> Vec<SourceLine> {
 
 fn said(image: &Path, error: ProgramError) -> ExploreError {
     let what = match error {
+        ProgramError::Stopped => return ExploreError::Stopped,
         ProgramError::Failed { program, what, places } => {
             format!("{program} {what}{}", sites::threads(image, &places))
         }
@@ -307,5 +320,9 @@ impl Check for ProgramCheck {
 
     fn judge(&self, _: &Found, _: &CrashPoint) -> Result<(), String> {
         Ok(())
+    }
+
+    fn is_cut(&self) -> bool {
+        self.explored.is_cut()
     }
 }

@@ -10,13 +10,12 @@ use crate::engine::timeline::TRACE_BYTES_MAX;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_program::{
-    CrashAfter, Judge, Persistent, ProgramError, Ran, Request, Run, Start, Timed, server,
+    CrashAfter, Folder, Judge, Limit, Persistent, ProgramError, Ran, Request, Run, Start, Timed,
+    server,
 };
 use seawall_sim::{Cycle, SimError};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use tempfile::TempDir;
 
 /// Crashes come at most this long after their store.
 const DELAY_CYCLES_MAX: Cycle = 2000;
@@ -29,7 +28,7 @@ const CHECK_SECONDS: u64 = 60;
 
 /// The files of a command's runs.
 pub(super) struct Bench {
-    folder: TempDir,
+    folder: Folder,
     image: PathBuf,
     /// Parts of the program that are not instrumented.
     pub(super) opaque: Vec<String>,
@@ -41,8 +40,7 @@ pub(super) struct Bench {
 impl Bench {
     /// Takes the image out of the program.
     pub(super) fn new(plan: &ProgramPlan) -> Result<Bench, LabError> {
-        let folder = tempfile::Builder::new().prefix("seawall-").tempdir();
-        let folder = folder.map_err(|error| LabError::Folder { error })?;
+        let folder = Folder::new().map_err(|error| LabError::Folder { error })?;
         let embedded = seawall_cc::embedded(&plan.command.path)?;
         if let Judged::ByEntry(entry) = &plan.judged {
             check_entry(&embedded, entry)?;
@@ -67,10 +65,10 @@ impl Bench {
         plan: &ProgramPlan,
         point: &ProgramPoint,
         native: &Native,
-        stop: &AtomicBool,
+        limit: &Limit,
     ) -> Result<ProgramCell, LabError> {
         let name = |what: &str| format!("{what}-{}", point.key().replace(['/', ':', ' '], "_"));
-        let ran = self.once(plan, point, &name("run"), (Vec::new(), Judge::Nobody), stop)?;
+        let ran = self.once(plan, point, &name("run"), (Vec::new(), Judge::Nobody), limit)?;
         let judge = self.judge(plan, point);
         let crashed = if plan.crashes == 0 || judge == Judge::Nobody {
             None
@@ -78,7 +76,7 @@ impl Bench {
             let [all, persistent] = ran.stored;
             let stores = if judge == Judge::Cuts { all } else { persistent };
             let points = crash_points(stores, plan.crashes, plan.seed);
-            Some(self.once(plan, point, &name("crash"), (points, judge), stop)?)
+            Some(self.once(plan, point, &name("crash"), (points, judge), limit)?)
         };
         let output = Output::of(&self.folder.path().join(name("run")));
         let native_output = native.output.as_ref();
@@ -124,7 +122,7 @@ impl Bench {
         point: &ProgramPoint,
         name: &str,
         (crashes, judge): (Vec<CrashAfter>, Judge),
-        stop: &AtomicBool,
+        limit: &Limit,
     ) -> Result<Ran, LabError> {
         let folder = self.folder(name)?;
         let is_measured = judge == Judge::Nobody;
@@ -156,7 +154,7 @@ impl Bench {
             input: plan.input.clone(),
             seconds: plan.seconds,
         };
-        seawall_program::run(&run, stop).map_err(|error| match error {
+        seawall_program::run(&run, limit).map_err(|error| match error {
             ProgramError::Stopped => SimError::Stopped.into(),
             ProgramError::Failed { program, what, places } => {
                 let program = format!("under {}: {program}", point.label());

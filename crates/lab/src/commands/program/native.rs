@@ -5,13 +5,8 @@ use super::cell::Bench;
 use super::command::ProgramCommand;
 use super::output::Output;
 use crate::LabError;
-use seawall_program::ProgramError;
-use seawall_sim::SimError;
-use std::fs::File;
+use seawall_program::{Limit, NativeRun, ProgramError, run_natively};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// What it did.
 pub(super) struct Native {
@@ -34,83 +29,50 @@ pub(super) fn unreadable(error: std::io::Error) -> LabError {
 }
 
 /// Runs it once.
-pub(super) fn run(
-    plan: &ProgramPlan,
-    bench: &Bench,
-    stop: &AtomicBool,
-) -> Result<Native, LabError> {
+pub(super) fn run(plan: &ProgramPlan, bench: &Bench, limit: &Limit) -> Result<Native, LabError> {
     if plan.no_native {
         return Ok(Native { exit_code: 0, output: None });
     }
     let folder = bench.folder("native")?;
-    let input = plan.input.as_deref();
-    run_in(&folder, &folder.join("pool"), &plan.command, input, plan.seconds, stop)
+    let words = plan.command.with_pool(&folder.join("pool"));
+    let exit_code = run_natively(
+        &NativeRun {
+            program: plan.command.text.clone(),
+            path: plan.command.path.clone(),
+            words: words[1..].to_vec(),
+            input: plan.input.clone(),
+            folder: folder.clone(),
+            seconds: plan.seconds,
+        },
+        limit,
+    )?;
+    Ok(Native { exit_code, output: Some(Output::of(&folder)) })
 }
 
-/// Runs a command that makes the file `pool` in `folder`; it must end with 0.
+/// Runs a command that makes the file `pool` in `folder`; it must end with 0. What it prints goes
+/// to files of `said`.
 pub(crate) fn prepare(
     command: &ProgramCommand,
     folder: &Path,
+    said: &Path,
     seconds: u64,
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> Result<(), LabError> {
-    let said = tempfile::tempdir().map_err(|error| LabError::Folder { error })?;
-    let pool = folder.join("pool");
-    let Native { exit_code, .. } = run_in(said.path(), &pool, command, None, seconds, stop)?;
-    if exit_code == 0 {
-        return Ok(());
-    }
-    let (program, how) = (command.text.clone(), format!("returned {exit_code}"));
-    Err(ProgramError::Ended { program, how, said: last_words(said.path()) }.into())
-}
-
-/// Runs a command, with what it prints in files of `folder`.
-fn run_in(
-    folder: &Path,
-    pool: &Path,
-    command: &ProgramCommand,
-    input: Option<&Path>,
-    seconds: u64,
-    stop: &AtomicBool,
-) -> Result<Native, LabError> {
-    let program = &command.text;
-    let io =
-        |what: String| move |error| LabError::from(ProgramError::Io { what: what.clone(), error });
-    let open = |name: &str| File::create(folder.join(name));
-    let input = match input {
-        Some(path) => File::open(path).map(Stdio::from),
-        None => Ok(Stdio::null()),
+    let words = command.with_pool(&folder.join("pool"));
+    let run = NativeRun {
+        program: command.text.clone(),
+        path: command.path.clone(),
+        words: words[1..].to_vec(),
+        input: None,
+        folder: said.into(),
+        seconds,
     };
-    let input = input.map_err(io("cannot read --input".into()))?;
-    let words = command.with_pool(pool);
-    let failed = io(format!("cannot run {program}"));
-    let mut child = Command::new(&command.path)
-        .args(&words[1..])
-        .stdin(input)
-        .stdout(open("stdout").map_err(&failed)?)
-        .stderr(open("stderr").map_err(&failed)?)
-        .spawn()
-        .map_err(&failed)?;
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(&failed)? {
-            let Some(exit_code) = status.code() else {
-                let (program, how) = (program.clone(), format!("cannot run natively: {status}"));
-                return Err(ProgramError::Ended { program, how, said: last_words(folder) }.into());
-            };
-            return Ok(Native { exit_code, output: Some(Output::of(folder)) });
+    match run_natively(&run, limit)? {
+        0 => Ok(()),
+        code => {
+            let (program, how) = (command.text.clone(), format!("returned {code}"));
+            Err(ProgramError::Ended { program, how, said: last_words(said) }.into())
         }
-        let is_late = begin.elapsed() > Duration::from_secs(seconds);
-        if is_late || stop.load(Ordering::Relaxed) {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(if is_late {
-                ProgramError::TooLong { program: program.clone(), seconds }.into()
-            } else {
-                SimError::Stopped.into()
-            });
-        }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -5,13 +5,15 @@
 //! end. The whole of it is measured.
 
 use super::CcBenchOptions;
-use super::workshop::{Built, Workshop, io_failed, succeeded};
+use super::workshop::{Built, Workshop};
 use crate::LabError;
-use seawall_program::{Fences, From, Judge, Persistent, ProgramError, Ran, Request, Run, Start};
+use seawall_program::{
+    Fences, From, Judge, Limit, NativeRun, Persistent, ProgramError, Ran, Request, Run, Start,
+    run_natively,
+};
 use seawall_sim::Cycle;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Seconds that a simulated run may take.
@@ -56,7 +58,7 @@ impl Kernel {
         built: &Built,
         threads: usize,
         options: &CcBenchOptions,
-        stop: &AtomicBool,
+        limit: &Limit,
     ) -> Result<Ran, LabError> {
         let request = Request {
             start: Start {
@@ -78,7 +80,7 @@ impl Kernel {
             timeline: None,
         };
         let run = Run { request, server: workshop.server(), input: None, seconds: SECONDS };
-        let ran = seawall_program::run(&run, stop)?;
+        let ran = seawall_program::run(&run, limit)?;
         match ran.exit_code {
             0 => Ok(ran),
             code => Err(ProgramError::Failed {
@@ -97,21 +99,19 @@ impl Kernel {
     /// Processor times of two binaries that run in turn on one thread, each as often first.
     pub(super) fn paired(
         &self,
+        workshop: &Workshop,
         binaries: &[&PathBuf; 2],
         pairs: usize,
         references: u64,
-        stop: &AtomicBool,
+        limit: &Limit,
     ) -> Result<Vec<[Duration; 2]>, LabError> {
         let words = self.words(1, (self.native_size)(references));
-        let time = |which: usize| self.native(binaries[which], &words[1..]);
+        let time = |which: usize| self.native(workshop, binaries[which], &words[1..], limit);
         // The first run of a file also reads it.
         time(0)?;
         time(1)?;
         let mut times = Vec::new();
         for pair in 0..pairs {
-            if stop.load(Ordering::Relaxed) {
-                return Err(ProgramError::Stopped.into());
-            }
             let first = pair % 2;
             let (one, other) = (time(first)?, time(1 - first)?);
             times.push(if first == 0 { [one, other] } else { [other, one] });
@@ -120,12 +120,26 @@ impl Kernel {
     }
 
     /// The processor time of a native run, which it prints.
-    fn native(&self, binary: &Path, words: &[String]) -> Result<Duration, LabError> {
-        let output = Command::new(binary).args(words).output();
-        let output = output.map_err(|error| io_failed(&format!("run {}", self.name), error))?;
-        succeeded(self.name, "a native run", &output)?;
-        let said = String::from_utf8_lossy(&output.stdout);
+    fn native(
+        &self,
+        workshop: &Workshop,
+        binary: &Path,
+        words: &[String],
+        limit: &Limit,
+    ) -> Result<Duration, LabError> {
+        let program = format!("{}, a program of the bench,", self.name);
+        let (path, words) = (binary.to_owned(), words.to_vec());
+        let (folder, seconds) = (workshop.new_folder()?, SECONDS);
+        let run = NativeRun { program, path, words, input: None, folder, seconds };
+        let code = run_natively(&run, limit)?;
+        let said = fs::read_to_string(run.folder.join("stdout")).unwrap_or_default();
         let spent = said.lines().find_map(|line| line.strip_prefix("nanoseconds ")?.parse().ok());
-        Ok(Duration::from_nanos(spent.expect("bench.h prints it")))
+        match spent.filter(|_| code == 0) {
+            Some(spent) => Ok(Duration::from_nanos(spent)),
+            None => {
+                let (program, what) = (run.program, format!("returned {code} natively"));
+                Err(ProgramError::Failed { program, what, places: Vec::new() }.into())
+            }
+        }
     }
 }

@@ -8,9 +8,10 @@ use seawall_explore::{
     Check, CrashImage, CrashPoint, Model, Schedule, Search, SearchOutcome, SourceLine, Trace,
     search_watched,
 };
-use seawall_program::{ExploredProgram, Fences, From, Half, ProgramAndCheck, ProgramError, Start};
+use seawall_program::{
+    ExploredProgram, Fences, From, Half, Limit, ProgramAndCheck, ProgramError, Start,
+};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(super) const NAME: &str = "recovery";
@@ -24,16 +25,16 @@ const SECONDS: u64 = 10;
 pub(super) fn time(
     workshop: &Workshop,
     options: &CcBenchOptions,
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> Result<(u64, Vec<f64>), LabError> {
     let built = workshop.build(NAME, SOURCE)?;
-    let explored = explored(how(workshop, &built, options.operations)?, stop)?;
+    let explored = explored(how(workshop, &built, options.operations, limit)?, limit)?;
     let trace = record(&explored)?;
     let mut recoveries = 0;
     let mut seconds = Vec::new();
     for _ in 0..options.runs {
         let begin = Instant::now();
-        let outcome = explore(&explored, &trace, stop)?;
+        let outcome = explore(&explored, &trace, limit)?;
         seconds.push(begin.elapsed().as_secs_f64());
         recoveries = outcome.runs;
     }
@@ -41,7 +42,12 @@ pub(super) fn time(
 }
 
 /// What is explored.
-fn how(workshop: &Workshop, built: &Built, operations: u64) -> Result<ProgramAndCheck, LabError> {
+fn how(
+    workshop: &Workshop,
+    built: &Built,
+    operations: u64,
+    limit: &Limit,
+) -> Result<ProgramAndCheck, LabError> {
     let half = |words: &[&str]| {
         let words = [&[NAME], words].concat();
         let words = words.into_iter().map(String::from).collect();
@@ -58,18 +64,19 @@ fn how(workshop: &Workshop, built: &Built, operations: u64) -> Result<ProgramAnd
         before: workshop.new_folder()?,
         seconds: SECONDS,
         servers: 1,
+        limit: limit.clone(),
     })
 }
 
 /// The program, explored once: all pages that it stores to are known then.
-fn explored(how: ProgramAndCheck, stop: &AtomicBool) -> Result<ExploredProgram, LabError> {
+fn explored(how: ProgramAndCheck, limit: &Limit) -> Result<ExploredProgram, LabError> {
     // Nothing is found, so no line of the source is named.
     let nameless = |_: &std::path::Path, offsets: &[u64]| {
         offsets.iter().map(|_| SourceLine { file: String::new(), line: 0 }).collect()
     };
     let mut explored = ExploredProgram::new(how, Box::new(nameless))?;
     loop {
-        let explored_once = explore(&explored, &record(&explored)?, stop);
+        let explored_once = explore(&explored, &record(&explored)?, limit);
         if !explored.lacks_pages()? {
             return explored_once.map(|_| explored);
         }
@@ -86,16 +93,12 @@ fn record(explored: &ExploredProgram) -> Result<Trace, LabError> {
 fn explore(
     explored: &ExploredProgram,
     trace: &Trace,
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> Result<SearchOutcome, LabError> {
     let search =
         Search { budget: u64::MAX >> 1, point_limit: u64::MAX >> 1, ..Search::new(Model::Px86) };
     let outcome = search_watched(trace, &search, &Recovers(explored), &mut |_| {
-        if stop.load(Ordering::Relaxed) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if limit.check().is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     if outcome.stopped {
         return Err(ProgramError::Stopped.into());
@@ -123,5 +126,9 @@ impl Check for Recovers<'_> {
 
     fn judge(&self, (): &(), _: &CrashPoint) -> Result<(), String> {
         Ok(())
+    }
+
+    fn is_cut(&self) -> bool {
+        self.0.is_cut()
     }
 }

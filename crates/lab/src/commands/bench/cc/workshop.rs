@@ -2,13 +2,12 @@
 
 use crate::LabError;
 use seawall_cc::Language;
-use seawall_program::ProgramError;
+use seawall_program::{Folder, ProgramError};
 use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use tempfile::TempDir;
 
 /// What the kernels share, and what they share with the programs that tests run.
 const HEADERS: [(&str, &str); 2] = [
@@ -27,7 +26,7 @@ pub(super) struct Built {
 
 /// The folder of the sources, of what is made of them, and of the runs.
 pub(super) struct Workshop {
-    folder: TempDir,
+    folder: Folder,
     /// The command line of seawall, which is this process.
     seawall: PathBuf,
     runs: Cell<usize>,
@@ -37,7 +36,7 @@ impl Workshop {
     /// Refuses a host without a compiler.
     pub(super) fn new() -> Result<Workshop, LabError> {
         seawall_cc::run_compiler(Language::C, ["--version"])?;
-        let folder = tempfile::Builder::new().prefix("seawall-").tempdir().map_err(no_folder)?;
+        let folder = Folder::new().map_err(no_folder)?;
         for (name, text) in HEADERS {
             fs::write(folder.path().join(name), text).map_err(no_folder)?;
         }
