@@ -176,6 +176,39 @@ ssize_t writev(int file, const struct iovec *pieces, int count)
     return done;
 }
 
+/* ---- the length of files, and what is in them ---- */
+
+int ftruncate(int file, off_t bytes)
+{
+    int writes = HOST(fcntl(file, F_GETFL)) & O_ACCMODE;
+    if (sw_resize(file, bytes) != 0 && writes != O_RDONLY)
+        return 0;
+    return HOST(REAL(ftruncate)(file, bytes));
+}
+int ftruncate64(int, off64_t) ALIAS(ftruncate);
+
+int truncate(const char *path, off_t bytes)
+{
+    int file = HOST(open(path, O_WRONLY | O_CLOEXEC));
+    if (file < 0)
+        return -1;
+    int failed = ftruncate(file, bytes);
+    HOST(close(file));
+    return failed;
+}
+int truncate64(const char *, off64_t) ALIAS(truncate);
+
+int fallocate(int file, int mode, off_t offset, off_t bytes)
+{
+    struct stat about;
+    if ((mode & ~FALLOC_FL_KEEP_SIZE) != 0)
+        sw_empty(file, offset, bytes);
+    else if (mode == 0 && HOST(fstat(file, &about)) == 0 && about.st_size < offset + bytes)
+        (void)sw_resize(file, offset + bytes);
+    return HOST(REAL(fallocate)(file, mode, offset, bytes));
+}
+int fallocate64(int, int, off64_t, off64_t) ALIAS(fallocate);
+
 /* ---- mappings ---- */
 
 static intptr_t with_errno(intptr_t result)
@@ -225,13 +258,12 @@ void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
     return at;
 }
 
-/* Hints and protections change nothing: the machine has no pages that fault. */
 int mprotect(void *at, size_t bytes, int protection)
 {
-    (void)at, (void)bytes, (void)protection;
-    return 0;
+    return (int)with_errno(sw_protect(at, bytes, protection));
 }
 
+/* Hints change nothing. */
 int madvise(void *at, size_t bytes, int advice)
 {
     (void)at, (void)bytes;

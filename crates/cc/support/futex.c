@@ -71,7 +71,6 @@ static bool is_harmless(long number)
 static bool is_ignored(long number)
 {
     switch (number) {
-    case SYS_mprotect:
     case SYS_madvise:
     case SYS_mlock:
     case SYS_munlock:
@@ -139,6 +138,15 @@ static bool own_call(long n, const long *a, long *result)
         return true;
     case SYS_msync:
         *result = sw_msync((void *)a[0], (size_t)a[1], (int)a[2]);
+        return true;
+    case SYS_mprotect:
+        *result = sw_protect((void *)a[0], (size_t)a[1], (int)a[2]);
+        return true;
+    case SYS_ftruncate:
+        *result = minus_errno(ftruncate((int)a[0], a[1]));
+        return true;
+    case SYS_fallocate:
+        *result = minus_errno(fallocate((int)a[0], (int)a[1], a[2], a[3]));
         return true;
     case SYS_exit_group:
         _exit((int)a[0]);

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* How many brackets each thread has open. Only ever more than 0 inside a bracket, where the machine
  * does not see it and no other thread runs. */
@@ -61,8 +62,7 @@ void support_abort(const char *message)
     REAL(fputs)(message, stderr);
     REAL(fputs)("\n", stderr);
     support_host_end();
-    sw_exit(134);
-    __builtin_unreachable();
+    abort();
 }
 
 void support_overflow(void)

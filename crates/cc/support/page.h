@@ -67,4 +67,13 @@
  * stores are visible before. */
 #define sw_futex_wake SEAWALL_CALL(24, uint64_t, volatile uint32_t *, uint64_t)
 
+/* mprotect, of what is mapped of a file, with -errno as the result of a failure. */
+#define sw_protect SEAWALL_CALL(25, intptr_t, const void *, size_t, int)
+/* An open file is about to get so many bytes; other than 0 if it is mapped and has them already. */
+#define sw_resize SEAWALL_CALL(26, int, int, int64_t)
+/* So many bytes of an open file from an offset on are about to become zeros, or to move. */
+#define sw_empty SEAWALL_CALL(27, void, int, int64_t, int64_t)
+/* Ends the program as this signal does; never returns. */
+#define sw_end_by SEAWALL_CALL(28, void, int)
+
 #endif

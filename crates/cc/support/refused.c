@@ -129,7 +129,7 @@ int raise(int number)
     if (handler == SIG_IGN || (handler == SIG_DFL && number == SIGCHLD))
         return 0;
     if (handler == SIG_DFL) {
-        sw_exit(128 + number);
+        sw_end_by(number);
         __builtin_unreachable();
     }
     handler(number);

@@ -15,5 +15,5 @@ mod explored;
 pub(crate) mod files;
 pub(crate) mod wire;
 
-pub use explored::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
+pub use explored::{ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
 pub(crate) use wire::Serving;

@@ -25,7 +25,7 @@ mod process;
 mod request;
 mod spawn;
 
-pub use explore::{ExploredProgram, Half, ProgramAndCheck, SiteLines};
+pub use explore::{ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
 pub use folder::{Folder, drop_folders};
 pub use kept::{NativeRun, run_natively};
 pub use limit::Limit;

@@ -14,6 +14,7 @@ mod keeper;
 mod lifecycle;
 mod locals;
 mod machine;
+mod mapped;
 mod masks;
 mod pages;
 mod parts;

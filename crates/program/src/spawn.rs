@@ -39,6 +39,19 @@ pub enum ProgramError {
         /// The end of what it printed.
         said: String,
     },
+    /// It returned what says that it has failed.
+    #[error(
+        "{program} returned {code}{said}\n  if it returns that when all is well, say so with \
+         --expect-exit {code}"
+    )]
+    Returned {
+        /// The command.
+        program: String,
+        /// What it returned.
+        code: i32,
+        /// The end of what it printed.
+        said: String,
+    },
     /// It took too long.
     #[error(
         "{program} was stopped after {seconds} s; give it less to do, or more time with \

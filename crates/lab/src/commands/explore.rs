@@ -515,6 +515,7 @@ impl Explore<'_> {
         });
         Ok(ExploreReport {
             program: target.in_words(),
+            exit_code: target.exit_code(),
             models: models.collect(),
             schedules: explored.schedules(),
             runs: explored.runs,
@@ -552,6 +553,7 @@ impl Explore<'_> {
         };
         Ok(ExploreReport {
             program: target.in_words(),
+            exit_code: target.exit_code(),
             schedules: String::new(),
             runs: 1,
             complete: false,

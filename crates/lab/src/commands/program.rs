@@ -119,7 +119,10 @@ pub struct ProgramOptions {
     /// What it reads from standard input [default: nothing]
     #[arg(long, value_name = "FILE", requires = "command")]
     pub input: Option<PathBuf>,
-    /// Do not run it natively first; it must return 0 then
+    /// What it returns when all is well [default: 0]
+    #[arg(long, value_name = "N", requires = "command")]
+    pub expect_exit: Option<u8>,
+    /// Do not run it natively first
     #[arg(long, requires = "command")]
     pub no_native: bool,
     /// Show what it prints, natively and under each design
@@ -284,6 +287,8 @@ pub struct ProgramPlan {
     fences: Fences,
     from: From,
     input: Option<PathBuf>,
+    /// What it returns when all is well.
+    exit_code: i32,
     no_native: bool,
     show_output: bool,
     has_profile: bool,
@@ -316,7 +321,7 @@ pub(crate) struct ProgramCell {
     ran: Ran,
     /// The run that was crashed, if its crashes are judged.
     crashed: Option<Ran>,
-    /// What it returned, where that is not what it returns natively.
+    /// What it returned, where that is not what it returns when all is well.
     wrong: Option<String>,
     /// Where what it printed differs from what it prints natively.
     differs: Option<output::Difference>,
@@ -502,6 +507,7 @@ impl Experiment for ProgramExperiment {
             fences,
             from,
             input: options.input.clone(),
+            exit_code: options.expect_exit.unwrap_or(0).into(),
             no_native: options.no_native,
             show_output: options.show_output,
             has_profile: options.profile || options.profile_folded.is_some(),

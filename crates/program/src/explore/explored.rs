@@ -24,6 +24,10 @@ const DRAM_BYTES: u64 = 64 << 20;
 const DRAM_MORE: u64 = 256 << 10;
 /// Bytes of a small pool.
 const SMALL_BYTES: u64 = 2 << 20;
+/// What is wrong with a program that no crash can harm.
+pub const STORES_NOTHING: &str = "stores nothing to persistent memory, so that no crash can change \
+                                  anything; {pool} among its words stands for a file, which it \
+                                  must map shared";
 /// Characters of what a check printed that a message repeats.
 const SAID_SHOWN: usize = 200;
 
@@ -53,6 +57,8 @@ pub struct ProgramAndCheck {
     pub folder: PathBuf,
     /// The folder with the pools as they are before each run; it may be empty.
     pub before: PathBuf,
+    /// What the program returns when all is well.
+    pub exit_code: i32,
     /// Seconds of processor time that one run, or one recovery, may take.
     pub seconds: u64,
     /// Runs, and recoveries, that are made at once.
@@ -71,7 +77,6 @@ pub struct ExploredProgram {
     checks: Servers,
     start: Arc<[u8]>,
     threads: usize,
-    exit_code: i32,
     lines: SiteLines,
     pages: Vec<PoolPage>,
     /// Pages that turned out to be stored to.
@@ -98,7 +103,7 @@ impl ExploredProgram {
         let tried = Tried::with_all(&how, &mut pages)?;
         let runs = how.servers_of(Role::Run, &pages, tried.dram_bytes[0])?;
         let checks = how.servers_of(Role::Check, &pages, tried.dram_bytes[1])?;
-        let Tried { start, threads, exit_code, .. } = tried;
+        let Tried { start, threads, .. } = tried;
         let (missing, failure, is_over) = (Mutex::default(), Mutex::default(), false.into());
         Ok(ExploredProgram {
             how,
@@ -106,7 +111,6 @@ impl ExploredProgram {
             checks,
             start,
             threads,
-            exit_code,
             lines,
             pages,
             missing,
@@ -156,11 +160,11 @@ impl ExploredProgram {
     /// Records a run.
     ///
     /// # Errors
-    /// When it does not end as the first run did.
+    /// When it does not end as it should.
     pub fn record(&self, schedule: &Schedule) -> Result<Trace, ProgramError> {
         let done = self.runs.ask(&Task::Record(schedule.clone()))?;
         self.note_missing(&done);
-        let trace = self.how.trace_of(done, self.exit_code)?;
+        let trace = self.how.trace_of(done)?;
         self.runs.learn(&self.lines, trace.events().iter().map(|event| event.at));
         Ok(trace.received(self.start.clone(), |site| self.runs.named(site)))
     }
@@ -277,6 +281,14 @@ fn last_line(said: &str) -> String {
     said.lines().last().unwrap_or_default().chars().take(SAID_SHOWN).collect()
 }
 
+/// The last line of it, as the end of a message.
+fn after_colon(said: &str) -> String {
+    match last_line(said) {
+        said if said.is_empty() => said,
+        said => format!(": {said}"),
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Run,
@@ -333,8 +345,8 @@ impl ProgramAndCheck {
         ProgramError::Failed { program: half.start.in_words(), what, places }
     }
 
-    /// The trace of a run that ended with this exit code, as the first one did.
-    fn trace_of(&self, done: Done, exit_code: i32) -> Result<Trace, ProgramError> {
+    /// The trace of a run that ended as it should.
+    fn trace_of(&self, done: Done) -> Result<Trace, ProgramError> {
         let Done { end, trace, unseen, said, .. } = done;
         if let Some((place, site)) = unseen.first() {
             let words = unseen.len();
@@ -350,15 +362,14 @@ impl ProgramAndCheck {
             });
         }
         match (end, trace) {
-            (End::Exit(code), Some(trace)) if code == exit_code => Ok(trace),
+            (End::Exit(code), Some(trace)) if code == self.exit_code => Ok(trace),
+            (End::Exit(code), _) => {
+                let program = self.program.start.in_words();
+                Err(ProgramError::Returned { program, code, said: after_colon(&said) })
+            }
             (End::Failed(what, places), _) => Err(self.failed(Role::Run, what, places)),
             (end, _) => {
-                let said = match last_line(&said) {
-                    said if said.is_empty() => said,
-                    said => format!(": {said}"),
-                };
-                let end = end.in_words(self.seconds);
-                let what = format!("{end}, and {exit_code} in its first run{said}");
+                let what = end.in_words(self.seconds) + &after_colon(&said);
                 Err(self.failed(Role::Run, what, Vec::new()))
             }
         }
@@ -369,7 +380,6 @@ impl ProgramAndCheck {
 struct Tried {
     start: Arc<[u8]>,
     threads: usize,
-    exit_code: i32,
     /// Bytes of memory that a run may need, and its check.
     dram_bytes: [u64; 2],
     missing: Vec<PoolPage>,
@@ -417,14 +427,13 @@ impl Tried {
         let turns = Turns::Chosen(Vec::new());
         let schedule = Schedule { threads: THREADS, turns, ..Schedule::default() };
         let done = server.ask(&Task::Record(schedule))?;
-        let exit_code = match done.end {
-            End::Exit(code) => code,
-            _ => 0,
-        };
         let threads = done.threads.max(1);
         let mut dram_bytes = [with_more(done.dram_bytes), DRAM_BYTES];
         let mut missing = done.missing.clone();
-        let trace = how.trace_of(done, exit_code)?;
+        let trace = how.trace_of(done)?;
+        if missing.is_empty() && pages.is_empty() {
+            return Err(how.failed(Role::Run, STORES_NOTHING.into(), Vec::new()));
+        }
         let files = how.folder.join("run-0000").join("files");
         if how.after().exists() {
             fs::remove_dir_all(how.after()).map_err(io)?;
@@ -445,7 +454,7 @@ impl Tried {
                 return Err(how.failed(Role::Check, what, Vec::new()));
             }
         }
-        Ok(Tried { start, threads, exit_code, dram_bytes, missing })
+        Ok(Tried { start, threads, dram_bytes, missing })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::request::PAGE;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek as _, Write as _};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) fn copy_all<E: From<io::Error>>(
     go_on()?;
     let is = fs::metadata(from)?;
     if is.is_file() {
-        return copy_file(from, to, go_on);
+        return copy_open(&File::open(from)?, to, go_on);
     }
     if is.is_dir() {
         fs::create_dir_all(to)?;
@@ -35,24 +35,22 @@ pub(crate) fn copy_all<E: From<io::Error>>(
     Ok(())
 }
 
-/// Copies what a file has, with its permissions, over what is at `to`.
-pub(crate) fn copy_file<E: From<io::Error>>(
-    from: &Path,
+/// Copies what an open file has, with its permissions, over what is at `to`.
+pub(crate) fn copy_open<E: From<io::Error>>(
+    from: &File,
     to: &Path,
     go_on: &dyn Fn() -> Result<(), E>,
 ) -> Result<(), E> {
-    let (mut from, mut to) = (File::open(from)?, File::create(to)?);
-    let is = from.metadata()?;
+    let (is, to) = (from.metadata()?, File::create(to)?);
     to.set_len(is.len())?;
-    let mut at = 0;
-    while let Some(part) = next_data(&from, at)? {
+    let (mut piece, mut at) = (Vec::new(), 0);
+    while let Some(part) = next_data(from, at)? {
         at = part.end.min(part.start + PIECE);
-        from.seek(io::SeekFrom::Start(part.start))?;
-        to.seek(io::SeekFrom::Start(part.start))?;
-        io::copy(&mut Read::by_ref(&mut from).take(at - part.start), &mut to)?;
+        piece.resize((at - part.start) as usize, 0);
+        from.read_exact_at(&mut piece, part.start)?;
+        to.write_all_at(&piece, part.start)?;
         go_on()?;
     }
-    to.flush()?;
     Ok(to.set_permissions(is.permissions())?)
 }
 

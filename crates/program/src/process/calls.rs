@@ -13,7 +13,7 @@ use seawall_memory::{Fence, LINE_BYTES};
 use std::ffi::CStr;
 
 /// The functions.
-pub(crate) fn table() -> [usize; 25] {
+pub(crate) fn table() -> [usize; 29] {
     [
         thread_start as *const () as usize,
         thread_exit as *const () as usize,
@@ -40,6 +40,10 @@ pub(crate) fn table() -> [usize; 25] {
         mapped as *const () as usize,
         futex_wait as *const () as usize,
         futex_wake as *const () as usize,
+        protect as *const () as usize,
+        resize as *const () as usize,
+        empty as *const () as usize,
+        end_by as *const () as usize,
     ]
 }
 
@@ -265,4 +269,24 @@ extern "C" fn futex_wait(at: u64, value: u32, deadline: u64) -> i64 {
 
 extern "C" fn futex_wake(at: u64, most: u64) -> u64 {
     simulated().map_or(0, |thread| sleepers::wake(thread, at, most))
+}
+
+extern "C" fn protect(at: u64, bytes: usize, protection: c_int) -> i64 {
+    simulated();
+    crate::process::mapped::protect(at, bytes as u64, protection)
+}
+
+extern "C" fn resize(fd: c_int, bytes: i64) -> c_int {
+    simulated();
+    u64::try_from(bytes).is_ok_and(|bytes| crate::process::mapped::resize(fd, bytes)).into()
+}
+
+extern "C" fn empty(fd: c_int, offset: i64, bytes: i64) {
+    simulated();
+    let number = |number: i64| u64::try_from(number).unwrap_or(0);
+    crate::process::mapped::empty(fd, &(number(offset)..number(offset.saturating_add(bytes))));
+}
+
+extern "C" fn end_by(signal: c_int) {
+    lifecycle::end_by(signal)
 }

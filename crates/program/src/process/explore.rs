@@ -6,4 +6,4 @@ mod space;
 mod template;
 
 pub(crate) use server::serve;
-pub(crate) use space::{is_recovery, may_have_changed, overlay};
+pub(crate) use space::{is_recovery, is_run, is_stored_to, may_have_changed, name, overlay};

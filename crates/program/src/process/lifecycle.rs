@@ -1,9 +1,10 @@
 //! When measuring begins, and how the program ends.
 
-use crate::process::failure::fail_at;
+use crate::process::failure::{fail, fail_at};
 use crate::process::pages::pages;
 use crate::process::runtime::runtime;
-use crate::process::{events, image, regions, stacks, sweep};
+use crate::process::{events, explore, image, mapped, regions, stacks, sweep};
+use crate::spawn::signal_in_words;
 use libc::c_int;
 use seawall_cc::abi;
 
@@ -18,6 +19,9 @@ pub(crate) fn exit(code: c_int) -> ! {
             profile.leave(thread);
         }
         sweep::sweep(thread);
+        if explore::is_run() {
+            mapped::check_names();
+        }
     } else {
         let what = "starts no thread, so that nothing was measured; measure all: --from start";
         fail_at(what, Vec::new());
@@ -26,6 +30,15 @@ pub(crate) fn exit(code: c_int) -> ! {
     thread.through(|machine| machine.end());
     // SAFETY: the thread is on the stack that `on_stack` has switched to.
     unsafe { stacks::leave(thread.base.get()) }
+}
+
+/// The program does what ends it by this signal.
+pub(crate) fn end_by(signal: c_int) -> ! {
+    let what = match signal {
+        libc::SIGABRT => "was aborted (SIGABRT)".to_owned(),
+        signal => format!("ended itself by {}", signal_in_words(signal)),
+    };
+    fail(&what)
 }
 
 /// Measuring begins.
@@ -41,7 +54,8 @@ pub(crate) fn begin_region() {
             pages.know_all(thread, at, bytes);
         }
         for pool in regions::pools() {
-            pages.know_all(thread, pool.at, pool.bytes);
+            let there = pool.stored().into_iter().chain(sweep::written(pool.at, pool.bytes));
+            there.for_each(|page| pages.know(thread, page, 1));
         }
     });
     clear_counters();

@@ -1,10 +1,9 @@
 //! Where the program's memory is: pools, heap and other mappings, all at fixed addresses.
 //!
-//! A shared mapping of a file is a pool. It is mapped privately, so that the file stays as it is:
-//! what is durable is the machine's to say. A pool stays mapped when the program unmaps it, so that
-//! it is found again, as the page cache would have it.
+//! A shared mapping of a file is a [pool](Pool). It is mapped privately, so that the file stays as it
+//! is: what is durable is the machine's to say.
 
-use crate::explore::files::page_of;
+pub(crate) use crate::process::mapped::Pool;
 use crate::process::runtime::runtime;
 use crate::process::sweep::written;
 use crate::request::{PAGE, Persistent};
@@ -15,6 +14,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Pools, one after the other.
 const POOLS: u64 = 0x1000_0000_0000;
@@ -25,35 +25,6 @@ const HEAP_BYTES_MAX: u64 = 64 << 30;
 const OTHERS: u64 = 0x2800_0000_0000;
 const STEP: u64 = 2 << 20;
 
-/// A file that the program has mapped shared.
-#[derive(Clone, Debug)]
-pub(crate) struct Pool {
-    pub(crate) path: PathBuf,
-    /// Device and inode.
-    file: (u64, u64),
-    pub(crate) at: u64,
-    pub(crate) bytes: u64,
-    /// Where in the file it starts.
-    pub(crate) offset: u64,
-}
-
-impl Pool {
-    /// Whether it has this byte of its file.
-    pub(crate) fn has(&self, offset: u64) -> bool {
-        (self.offset..self.offset + self.bytes).contains(&offset)
-    }
-
-    /// Whether it is mapped at `at`.
-    pub(crate) fn is_at(&self, at: u64) -> bool {
-        (self.at..self.at + self.bytes).contains(&at)
-    }
-
-    /// Where in the file `at` is.
-    pub(crate) fn offset_of(&self, at: u64) -> u64 {
-        self.offset + at - self.at
-    }
-}
-
 /// Where the next mapping goes, and the pools.
 struct Regions {
     pools: RefCell<Vec<Pool>>,
@@ -61,6 +32,8 @@ struct Regions {
     next_pool: Cell<u64>,
     heap_end: Cell<u64>,
     next_other: Cell<u64>,
+    /// Whether the program may not write to all that it has mapped of pools.
+    is_restricted: Cell<bool>,
 }
 
 struct Static(Regions);
@@ -74,11 +47,31 @@ static REGIONS: Static = Static(Regions {
     next_pool: Cell::new(POOLS),
     heap_end: Cell::new(HEAP),
     next_other: Cell::new(OTHERS),
+    is_restricted: Cell::new(false),
 });
 
 /// The pools that the program has mapped, in that order.
 pub(crate) fn pools() -> Vec<Pool> {
     REGIONS.0.pools.borrow().clone()
+}
+
+/// Those of an open file.
+pub(crate) fn pools_of(fd: c_int) -> Vec<Pool> {
+    if REGIONS.0.pools.borrow().is_empty() {
+        return Vec::new();
+    }
+    let number = describe(fd).map(|(number, _)| number);
+    pools().into_iter().filter(|pool| Some(pool.number) == number).collect()
+}
+
+/// There is a part of a pool that the program may not write to.
+pub(crate) fn restrict() {
+    REGIONS.0.is_restricted.set(true);
+}
+
+/// Whether there is one.
+pub(crate) fn is_restricted() -> bool {
+    REGIONS.0.is_restricted.get()
 }
 
 /// The pool that is mapped at `at`.
@@ -137,24 +130,31 @@ pub(crate) fn map(
     let is_pool = fd >= 0 && flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
     let regions = &REGIONS.0;
     let described = is_pool.then(|| describe(fd)).flatten();
-    if let Some((file, _)) = &described {
+    if let Some((number, _)) = &described {
+        if !may_map(fd, protection) {
+            return -i64::from(libc::EACCES);
+        }
         let mapped = regions.pools.borrow();
         let same = mapped.iter().find(|pool| {
-            pool.file == *file && pool.offset == offset as u64 && length <= pool.bytes
+            pool.number == *number && pool.offset == offset as u64 && length <= pool.bytes
         });
         if let Some(pool) = same.filter(|pool| !is_fixed || pool.at == hint) {
+            pool.open(length, protection);
             return pool.at as i64;
         }
     }
     let next = if is_pool { &regions.next_pool } else { &regions.next_other };
     let at = if is_fixed { hint } else { next.get() };
     let private = flags & !libc::MAP_TYPE & !libc::MAP_SYNC | libc::MAP_PRIVATE | libc::MAP_FIXED;
+    // What the crash has left of a pool is put there first.
+    let allowed = if is_pool { libc::PROT_READ | libc::PROT_WRITE } else { protection };
     // A pool stays mapped, but what the program has locked by its descriptor does not stay so.
-    let own = if is_pool { File::open(format!("/proc/self/fd/{fd}")).ok() } else { None };
+    let own = is_pool.then(|| File::open(format!("/proc/self/fd/{fd}"))).transpose();
+    let Ok(own) = own else { return -i64::from(libc::EACCES) };
     let fd = own.as_ref().map_or(fd, File::as_raw_fd);
     // SAFETY: the range is the runtime's own, or the program asks to replace its own.
     let got = unsafe {
-        libc::mmap(at as *mut c_void, bytes, protection | libc::PROT_READ, private, fd, offset)
+        libc::mmap(at as *mut c_void, bytes, allowed | libc::PROT_READ, private, fd, offset)
     };
     if got == libc::MAP_FAILED {
         return -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
@@ -162,10 +162,13 @@ pub(crate) fn map(
     if !is_fixed {
         next.set((at + length + PAGE).next_multiple_of(STEP));
     }
-    if let Some((file, path)) = described {
-        let pool = Pool { path, file, at, bytes: length, offset: offset as u64 };
+    if let (Some((number, path)), Some(file)) = (described, own) {
+        let (file, maps, offset) = (Rc::new(file), Rc::default(), offset as u64);
+        let cut = Rc::new(Cell::new(u64::MAX));
+        let pool = Pool { path, file, number, at, bytes: length, offset, maps, cut };
         regions.pools.borrow_mut().push(pool.clone());
         crate::process::explore::overlay(&pool);
+        pool.open(length, protection);
     }
     at as i64
 }
@@ -188,7 +191,7 @@ pub(crate) fn mapped(fd: c_int, offset: i64, bytes: u64) -> Option<(u64, u64)> {
     let offset = u64::try_from(offset).ok()?;
     let find = || {
         let pools = pools();
-        pools.into_iter().find(|pool| pool.file == file && pool.has(offset))
+        pools.into_iter().find(|pool| pool.number == file && pool.there().contains(&offset))
     };
     let left = file_bytes.checked_sub(offset).filter(|left| *left > 0)?;
     let pool = find().or_else(|| {
@@ -197,8 +200,22 @@ pub(crate) fn mapped(fd: c_int, offset: i64, bytes: u64) -> Option<(u64, u64)> {
         }
         find()
     })?;
+    if pool.maps.get() == 0 {
+        // The file is there though the program has no mapping of it.
+        pool.open(pool.bytes, libc::PROT_WRITE);
+    }
     let at = pool.at + offset - pool.offset;
     Some((at, bytes.min(left).min(pool.at + pool.bytes - at)))
+}
+
+/// Whether an open file may be mapped shared like this.
+fn may_map(fd: c_int, protection: c_int) -> bool {
+    // SAFETY: only asks.
+    match unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_ACCMODE {
+        libc::O_RDWR => true,
+        libc::O_RDONLY => protection & libc::PROT_WRITE == 0,
+        _ => false,
+    }
 }
 
 /// Device, inode and path of an open file.
@@ -213,8 +230,11 @@ fn describe(fd: c_int) -> Option<((u64, u64), PathBuf)> {
 /// The program's `munmap`.
 pub(crate) fn unmap(at: u64, bytes: usize) -> i64 {
     let length = (bytes as u64).next_multiple_of(PAGE);
-    let is_pool = pools().iter().any(|pool| at < pool.at + pool.bytes && pool.at < at + length);
-    if is_pool {
+    let range = at..at + length;
+    let is_in = |pool: &Pool| at < pool.at + pool.bytes && pool.at < range.end;
+    let closed: Vec<Pool> = pools().into_iter().filter(is_in).collect();
+    if !closed.is_empty() {
+        closed.iter().for_each(|pool| pool.close(&range));
         return 0;
     }
     // SAFETY: the program gives up its own mapping.
@@ -229,8 +249,7 @@ pub(crate) fn unmap(at: u64, bytes: usize) -> i64 {
 pub(crate) fn original(at: u64) -> Option<Vec<u8>> {
     let pool = pool_at(at)?;
     written(at, PAGE).first()?;
-    let file = File::open(&pool.path).ok()?;
-    page_of(&file, pool.offset_of(at)).ok()
+    pool.page(at).ok()
 }
 
 /// Declares memory persistent that is no file's; before it is touched.

@@ -1,15 +1,22 @@
 //! Crashes of a run, and what they are held to.
 
+use crate::explore::files::copy_open;
+use crate::process::failure::fail_at;
 use crate::process::pages::pages;
 use crate::process::regions::{self, Pool};
 use crate::process::runtime::SPACE_BYTES;
 use crate::process::runtime::runtime;
 use crate::process::stacks;
 use crate::request::{BrokenCrash, Judge, PAGE, Request};
+use crate::spawn::tail;
+use rustix::process::{Pid, Signal, kill_process_group};
 use seawall_memory::LINE_BYTES;
 use seawall_sim::{CoreAccess, Crash, Cycle, Observer, Recording, RunOutcome};
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -137,25 +144,24 @@ impl Check {
         let path = self.folder.join("crashed");
         let outcome = write_pools(&pools, first, &path, pm)
             .and_then(|()| self.run(&path.display().to_string()));
-        let broken = match outcome {
-            Ok(None) => return,
-            Ok(Some(what)) => what,
-            Err(error) => format!("the check could not run: {error}"),
-        };
-        self.broken.push(BrokenCrash { cycle: now, what: broken });
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(what)) => self.broken.push(BrokenCrash { cycle: now, what }),
+            Err(error) => {
+                let what = format!("leaves a pool that the check cannot be run on: {error}");
+                fail_at(&what, Vec::new())
+            }
+        }
     }
 
     /// Runs the command; returns what is wrong.
     fn run(&self, pool: &str) -> io::Result<Option<String>> {
         let words: Vec<String> =
             self.command.iter().map(|word| word.replace("{pool}", pool)).collect();
-        let said = std::fs::File::create(self.folder.join("check.out"))?;
-        let mut child = Command::new(&words[0])
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .stdout(said.try_clone()?)
-            .stderr(said)
-            .spawn()?;
+        let said = File::create(self.folder.join("check.out"))?;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
+        let mut child = command.stdout(said.try_clone()?).stderr(said).spawn()?;
         let start = Instant::now();
         let mut pause = Duration::from_micros(200);
         let status = loop {
@@ -163,7 +169,7 @@ impl Check {
                 break status;
             }
             if start.elapsed() > self.limit {
-                child.kill()?;
+                kill_process_group(Pid::from_child(&child), Signal::KILL)?;
                 child.wait()?;
                 return Ok(Some(format!("the check took more than {} s", self.limit.as_secs())));
             }
@@ -173,9 +179,8 @@ impl Check {
         if status.success() {
             return Ok(None);
         }
-        let said = std::fs::read_to_string(self.folder.join("check.out")).unwrap_or_default();
-        let last = said.trim().lines().last().unwrap_or_default();
-        Ok(Some(match last {
+        let said = tail(&self.folder.join("check.out")).unwrap_or_default();
+        Ok(Some(match said.lines().last().unwrap_or_default() {
             "" => format!("the check ended with {status}"),
             last => last.to_owned(),
         }))
@@ -184,18 +189,17 @@ impl Check {
 
 /// Writes the pool that `first` is part of as a crash has left it: what the machine has of its
 /// pages, and the rest as it was.
-fn write_pools(pools: &[Pool], first: &Pool, path: &PathBuf, pm: &[u8]) -> io::Result<()> {
-    let of_file: Vec<&Pool> = pools.iter().filter(|pool| pool.path == first.path).collect();
-    let mut bytes = std::fs::read(&first.path)?;
+fn write_pools(pools: &[Pool], first: &Pool, path: &Path, pm: &[u8]) -> io::Result<()> {
+    let of_file: Vec<&Pool> = pools.iter().filter(|pool| pool.is_of(first)).collect();
+    copy_open::<io::Error>(&first.file, path, &|| Ok(()))?;
+    let (to, length) = (File::options().write(true).open(path)?, first.file_bytes()?);
     for (n, page) in pages().persistent().into_iter().enumerate() {
         let Some(pool) = of_file.iter().find(|pool| pool.is_at(page)) else { continue };
-        let to = pool.offset_of(page) as usize;
+        let offset = pool.offset_of(page);
         let from = n * PAGE as usize;
         let Some(contents) = pm.get(from..from + PAGE as usize) else { continue };
-        let end = bytes.len().min(to + PAGE as usize);
-        if to < end {
-            bytes[to..end].copy_from_slice(&contents[..end - to]);
-        }
+        let bytes = length.saturating_sub(offset).min(PAGE) as usize;
+        to.write_all_at(&contents[..bytes], offset)?;
     }
-    std::fs::write(path, bytes)
+    Ok(())
 }

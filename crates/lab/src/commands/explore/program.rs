@@ -53,6 +53,9 @@ pub struct ExploreProgramOptions {
     /// What the check reads from standard input [default: nothing]
     #[arg(long, value_name = "FILE", requires = "command")]
     pub check_input: Option<PathBuf>,
+    /// What it returns when all is well [default: 0]
+    #[arg(long, value_name = "N", requires = "command")]
+    pub expect_exit: Option<u8>,
     /// Stop a run of it, or its recovery, after so many seconds [default: 10]
     #[arg(long = "program-seconds", value_name = "N", requires = "command")]
     pub program_seconds: Option<u64>,
@@ -68,6 +71,7 @@ impl ExploreProgramOptions {
             ("--fence", self.fence.is_some()),
             ("--input", self.input.is_some()),
             ("--check-input", self.check_input.is_some()),
+            ("--expect-exit", self.expect_exit.is_some()),
             ("--program-seconds", self.program_seconds.is_some()),
         ];
         needs_program(self.command.is_some(), &given)
@@ -208,6 +212,7 @@ fn how(
         server,
         folder: folder.to_owned(),
         before,
+        exit_code: options.expect_exit.unwrap_or(0).into(),
         seconds,
         servers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
         limit: limit.clone(),
@@ -249,7 +254,9 @@ impl Target for ProgramTarget {
     fn in_words(&self) -> String {
         let threads = self.explored.threads();
         let plural = if threads == 1 { "" } else { "s" };
-        format!("{}: {threads} thread{plural}", self.name())
+        let code = self.options.expect_exit.filter(|code| *code > 0);
+        let code = code.map_or_else(String::new, |code| format!(", which returns {code}"));
+        format!("{}: {threads} thread{plural}{code}", self.name())
     }
 
     fn key(&self) -> String {
@@ -265,6 +272,7 @@ impl Target for ProgramTarget {
             fence,
             input,
             check_input,
+            expect_exit,
             ..
         } = &self.options;
         let quoted = |name: &str, text: &Option<String>| {
@@ -282,8 +290,13 @@ impl Target for ProgramTarget {
             fence,
             quoted("input", &path(input)),
             quoted("check-input", &path(check_input)),
+            expect_exit.map(|code| format!("--expect-exit {code}")),
         ];
         words.into_iter().flatten().collect::<Vec<String>>().join(" ")
+    }
+
+    fn exit_code(&self) -> Option<u8> {
+        Some(self.options.expect_exit.unwrap_or(0))
     }
 
     fn is_outdated(&self) -> bool {

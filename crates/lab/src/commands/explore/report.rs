@@ -11,6 +11,9 @@ use std::fmt;
 pub struct ExploreReport {
     /// The program, with its numbers, in words.
     pub program: String,
+    /// What each run returned, of a program of others: another end of a run is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
     /// Which schedules were tried, in words; empty if there is only one.
     pub schedules: String,
     /// True if every image of every schedule within the bounds was tried.

@@ -33,6 +33,11 @@ pub(super) trait Target: Sync {
         self.name()
     }
 
+    /// What each run of a program of others returns.
+    fn exit_code(&self) -> Option<u8> {
+        None
+    }
+
     /// Whether what is found from now on is worthless, as more must be known of the program first.
     fn is_outdated(&self) -> bool {
         false

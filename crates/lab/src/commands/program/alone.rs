@@ -14,6 +14,7 @@ impl ProgramOptions {
             ("--fence", self.fence.is_some()),
             ("--from", self.from.is_some()),
             ("--input", self.input.is_some()),
+            ("--expect-exit", self.expect_exit.is_some()),
             ("--no-native", self.no_native),
             ("--show-output", self.show_output),
             ("--profile", self.profile),

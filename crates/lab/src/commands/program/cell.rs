@@ -10,8 +10,8 @@ use crate::engine::timeline::TRACE_BYTES_MAX;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_program::{
-    CrashAfter, Folder, Judge, Limit, Persistent, ProgramError, Ran, Request, Run, Start, Timed,
-    server,
+    CrashAfter, Folder, Judge, Limit, Persistent, ProgramError, Ran, Request, Run, STORES_NOTHING,
+    Start, Timed, server,
 };
 use seawall_sim::{Cycle, SimError};
 use std::collections::BTreeSet;
@@ -70,6 +70,11 @@ impl Bench {
         let name = |what: &str| format!("{what}-{}", point.key().replace(['/', ':', ' '], "_"));
         let ran = self.once(plan, point, &name("run"), (Vec::new(), Judge::Nobody), limit)?;
         let judge = self.judge(plan, point);
+        if let (Judge::Check { .. }, [_, 0]) = (&judge, ran.stored) {
+            let program = format!("under {}: {}", point.label(), plan.command.text);
+            let what = STORES_NOTHING.into();
+            return Err(ProgramError::Failed { program, what, places: Vec::new() }.into());
+        }
         let crashed = if plan.crashes == 0 || judge == Judge::Nobody {
             None
         } else {
@@ -83,9 +88,9 @@ impl Bench {
         let differs = native_output.map(|native| output.difference(native)).transpose();
         let differs = differs.map_err(unreadable)?.flatten();
         let printed = plan.show_output.then(|| output.text()).transpose().map_err(unreadable)?;
-        let wrong = (ran.exit_code != native.exit_code).then(|| {
+        let wrong = (ran.exit_code != plan.exit_code).then(|| {
             let said = native::last_words(&self.folder.path().join(name("run")));
-            format!("it returned {} and not {}{said}", ran.exit_code, native.exit_code)
+            format!("it returned {} and not {}{said}", ran.exit_code, plan.exit_code)
         });
         let profile = ran.profile.as_deref().map(profile::by_line);
         let unseen = sites::name(&self.image, &ran.unseen_stores);

@@ -1,4 +1,4 @@
-//! The program as its compiler made it: what it returns on the host's own memory.
+//! The program as its compiler made it: what it prints on the host's own memory.
 
 use super::ProgramPlan;
 use super::cell::Bench;
@@ -8,10 +8,8 @@ use crate::LabError;
 use seawall_program::{Limit, NativeRun, ProgramError, run_natively};
 use std::path::Path;
 
-/// What it did.
+/// What it printed, if it ran.
 pub(super) struct Native {
-    pub(super) exit_code: i32,
-    /// What it printed, if it ran.
     pub(super) output: Option<Output>,
 }
 
@@ -28,14 +26,14 @@ pub(super) fn unreadable(error: std::io::Error) -> LabError {
     ProgramError::Io { what: "cannot read what a program printed".into(), error }.into()
 }
 
-/// Runs it once.
+/// Runs it once; it must end as it does when all is well.
 pub(super) fn run(plan: &ProgramPlan, bench: &Bench, limit: &Limit) -> Result<Native, LabError> {
     if plan.no_native {
-        return Ok(Native { exit_code: 0, output: None });
+        return Ok(Native { output: None });
     }
     let folder = bench.folder("native")?;
     let words = plan.command.with_pool(&folder.join("pool"));
-    let exit_code = run_natively(
+    let code = run_natively(
         &NativeRun {
             program: plan.command.text.clone(),
             path: plan.command.path.clone(),
@@ -46,7 +44,11 @@ pub(super) fn run(plan: &ProgramPlan, bench: &Bench, limit: &Limit) -> Result<Na
         },
         limit,
     )?;
-    Ok(Native { exit_code, output: Some(Output::of(&folder)) })
+    if code != plan.exit_code {
+        let (program, said) = (plan.command.text.clone(), last_words(&folder));
+        return Err(ProgramError::Returned { program, code, said }.into());
+    }
+    Ok(Native { output: Some(Output::of(&folder)) })
 }
 
 /// Runs a command that makes the file `pool` in `folder`; it must end with 0. What it prints goes

@@ -52,7 +52,7 @@ pub struct ProgramRecord {
     pub baseline: String,
     /// What it returned.
     pub exit_code: i32,
-    /// Whether it returned what it returns natively.
+    /// Whether it returned what it returns when all is well.
     pub right: bool,
     /// Epochs flushed because of a conflict, in per cent; null if there are no epochs.
     pub conflicting_epochs: Option<f64>,
@@ -128,6 +128,9 @@ impl Programs {
         }
         if plan.fences == Fences::Drain {
             command += " --fence drain";
+        }
+        if plan.exit_code != 0 {
+            command += &format!(" --expect-exit {}", plan.exit_code);
         }
         if plan.no_native {
             command += " --no-native";

@@ -105,10 +105,11 @@ impl Programs {
 
     pub(super) fn crash_summary(&self) -> String {
         let wrong = self.cells.iter().filter(|cell| cell.wrong.is_some()).count();
+        let code = self.plan.exit_code;
         let mut text = match wrong {
-            0 if self.plan.no_native => "it returned 0 under each design\n".to_owned(),
-            0 => "it returned what it returns natively under each design\n".to_owned(),
-            wrong => format!("it returned something else than natively in {wrong} cells: WRONG\n"),
+            0 if self.plan.no_native => format!("it returned {code} under each design\n"),
+            0 => format!("it returned {code}, as natively, under each design\n"),
+            wrong => format!("it did not return {code} in {wrong} cells: WRONG\n"),
         };
         let crashed = || self.cells.iter().filter_map(|cell| cell.crashed.as_ref());
         let crashes: u64 = crashed().map(|ran| ran.crashes).sum();

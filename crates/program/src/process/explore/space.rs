@@ -57,6 +57,22 @@ pub(crate) fn is_recovery() -> bool {
     SPACE.0.get().is_some_and(Space::is_recovery)
 }
 
+/// Whether this process is a run of an exploration.
+pub(crate) fn is_run() -> bool {
+    SPACE.0.get().is_some_and(|space| !space.is_recovery())
+}
+
+/// The name of a file: from the folder of the run on, if it is in it.
+pub(crate) fn name(path: &Path) -> PathBuf {
+    space().name(path)
+}
+
+/// Whether this run stores to this file, or one before it has.
+pub(crate) fn is_stored_to(path: &Path) -> bool {
+    let file = space().name(path);
+    may_have_changed(path) || space().missing.borrow().iter().any(|page| page.file == file)
+}
+
 /// Whether a run has stored to this file.
 pub(crate) fn may_have_changed(path: &Path) -> bool {
     let file = space().name(path);
@@ -71,10 +87,11 @@ pub(crate) fn overlay(pool: &Pool) {
     let file = space().name(&pool.path);
     let of_file = space().listed.iter().filter(|(page, _)| page.file == file);
     let offsets: FxHashMap<u64, u64> = of_file.map(|(page, n)| (*n, page.offset)).collect();
+    let there = pool.there();
     for (at, value) in words {
         let Some(offset) = offsets.get(&(at.offset() / PAGE)) else { continue };
         let offset = offset + at.offset() % PAGE;
-        if pool.has(offset) {
+        if there.contains(&offset) {
             // SAFETY: an aligned word of the mapping, which is private and writable, and which the
             // program does not know yet.
             unsafe { std::ptr::write((pool.at + offset - pool.offset) as *mut u64, *value) };
@@ -82,7 +99,7 @@ pub(crate) fn overlay(pool: &Pool) {
     }
     // Known, so that they do not count as written by somebody else.
     pages().as_it_is(|pages| {
-        for offset in offsets.values().filter(|offset| pool.has(**offset)) {
+        for offset in offsets.values().filter(|offset| there.contains(offset)) {
             pages.page(runtime().thread(), pool.at + offset - pool.offset);
         }
     });

@@ -62,6 +62,7 @@ fn how(
         server: workshop.server(),
         folder: workshop.new_folder()?,
         before: workshop.new_folder()?,
+        exit_code: 0,
         seconds: SECONDS,
         servers: 1,
         limit: limit.clone(),
