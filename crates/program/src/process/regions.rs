@@ -145,17 +145,20 @@ pub(crate) fn map(
     }
     let next = if is_pool { &regions.next_pool } else { &regions.next_other };
     let at = if is_fixed { hint } else { next.get() };
-    let private = flags & !libc::MAP_TYPE & !libc::MAP_SYNC | libc::MAP_PRIVATE | libc::MAP_FIXED;
-    // What the crash has left of a pool is put there first.
-    let allowed = if is_pool { libc::PROT_READ | libc::PROT_WRITE } else { protection };
+    let mut private =
+        flags & !libc::MAP_TYPE & !libc::MAP_SYNC | libc::MAP_PRIVATE | libc::MAP_FIXED;
+    let mut allowed = protection | libc::PROT_READ;
+    if is_pool {
+        // What the crash has left of it is put there first, and a file may be longer than memory.
+        allowed |= libc::PROT_WRITE;
+        private |= libc::MAP_NORESERVE;
+    }
     // A pool stays mapped, but what the program has locked by its descriptor does not stay so.
     let own = is_pool.then(|| File::open(format!("/proc/self/fd/{fd}"))).transpose();
     let Ok(own) = own else { return -i64::from(libc::EACCES) };
     let fd = own.as_ref().map_or(fd, File::as_raw_fd);
     // SAFETY: the range is the runtime's own, or the program asks to replace its own.
-    let got = unsafe {
-        libc::mmap(at as *mut c_void, bytes, allowed | libc::PROT_READ, private, fd, offset)
-    };
+    let got = unsafe { libc::mmap(at as *mut c_void, bytes, allowed, private, fd, offset) };
     if got == libc::MAP_FAILED {
         return -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
     }

@@ -70,7 +70,9 @@ impl Bench {
         let name = |what: &str| format!("{what}-{}", point.key().replace(['/', ':', ' '], "_"));
         let ran = self.once(plan, point, &name("run"), (Vec::new(), Judge::Nobody), limit)?;
         let judge = self.judge(plan, point);
-        if let (Judge::Check { .. }, [_, 0]) = (&judge, ran.stored) {
+        if let (Judge::Check { .. }, [_, 0]) = (&judge, ran.stored)
+            && ran.exit_code == plan.exit_code
+        {
             let program = format!("under {}: {}", point.label(), plan.command.text);
             let what = STORES_NOTHING.into();
             return Err(ProgramError::Failed { program, what, places: Vec::new() }.into());
