@@ -9,6 +9,8 @@ use tempfile::TempDir;
 
 #[path = "shared/embedded.rs"]
 mod embedded;
+#[path = "programs/ends.rs"]
+mod ends;
 #[path = "programs/entry.rs"]
 mod entry;
 #[path = "programs/features.rs"]
@@ -17,6 +19,8 @@ mod features;
 mod findings;
 #[path = "programs/libraries.rs"]
 mod libraries;
+#[path = "programs/limits.rs"]
+mod limits;
 #[path = "programs/output.rs"]
 mod output;
 #[path = "programs/page.rs"]

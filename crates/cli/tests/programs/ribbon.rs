@@ -1,12 +1,12 @@
 //! Programs whose threads leave their flushes to flushers (PACT'20), on simulated machines.
 
 use super::{Place, without_gcc};
-use seawall_program::{Fences, From, Judge, Persistent, Ran, Request, Run, Start};
+use seawall_program::{Fences, From, Judge, Limit, Persistent, Ran, Request, Run, Start};
 use seawall_ribbon::{EarlyStores, Mode, RibbonFlaw, RibbonOptions};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 const CLFLUSH: &str = "clwb:invalidating=true:serial=true:adr=true";
 
@@ -117,7 +117,7 @@ fn crashed(place: &Place, options: RibbonOptions) -> Ran {
     };
     let server = vec![env!("CARGO_BIN_EXE_seawall").into(), "program-process".into()];
     let run = Run { request, server, input: None, seconds: 120 };
-    seawall_program::run(&run, &AtomicBool::new(false)).unwrap()
+    seawall_program::run(&run, &Limit::new(&Arc::default())).unwrap()
 }
 
 #[test]

@@ -53,6 +53,7 @@ def compare(
     fence: Optional[Literal["order", "drain"]] = None,
     from_: Optional[Literal["start", "threads"]] = None,
     input: Optional[Path] = None,
+    expect_exit: Optional[int] = None,
     no_native: bool = False,
     show_output: bool = False,
     profile: bool = False,
@@ -103,7 +104,8 @@ def compare(
     :param fence: What its sfence asks for, on designs with two kinds of fence [default: order]
     :param from_: When measuring begins [default: start; with `kernels`: threads]
     :param input: What it reads from standard input [default: nothing]
-    :param no_native: Do not run it natively first; it must return 0 then
+    :param expect_exit: What it returns when all is well [default: 0]
+    :param no_native: Do not run it natively first
     :param show_output: Show what it prints, natively and under each design
     :param profile: Show which lines of it the time goes to under each design, and why
     :param profile_folded: Write that to this file, for viewers of flame graphs:
@@ -140,6 +142,7 @@ def kernels(
     fence: Optional[Literal["order", "drain"]] = None,
     from_: Optional[Literal["start", "threads"]] = None,
     input: Optional[Path] = None,
+    expect_exit: Optional[int] = None,
     no_native: bool = False,
     show_output: bool = False,
     profile: bool = False,
@@ -180,7 +183,8 @@ def kernels(
     :param fence: What its sfence asks for, on designs with two kinds of fence [default: order]
     :param from_: When measuring begins [default: start; with `kernels`: threads]
     :param input: What it reads from standard input [default: nothing]
-    :param no_native: Do not run it natively first; it must return 0 then
+    :param expect_exit: What it returns when all is well [default: 0]
+    :param no_native: Do not run it natively first
     :param show_output: Show what it prints, natively and under each design
     :param profile: Show which lines of it the time goes to under each design, and why
     :param profile_folded: Write that to this file, for viewers of flame graphs:
@@ -285,6 +289,7 @@ def explore(
     fence: Optional[Literal["order", "drain"]] = None,
     input: Optional[Path] = None,
     check_input: Optional[Path] = None,
+    expect_exit: Optional[int] = None,
     program_seconds: Optional[int] = None,
     executor: Workers = None,
     client: Optional[Client] = None,
@@ -339,6 +344,7 @@ def explore(
     :param fence: What its sfence asks for, under models with two kinds of fence [default: order]
     :param input: What it reads from standard input [default: nothing]
     :param check_input: What the check reads from standard input [default: nothing]
+    :param expect_exit: What it returns when all is well [default: 0]
     :param program_seconds: Stop a run of it, or its recovery, after so many seconds [default: 10]
     :param executor: Do its parts on this ``concurrent.futures.Executor``, or on those that a
         function makes: as many parts as searchers. What is found is the same; it goes to its end,
