@@ -24,6 +24,10 @@ struct Root {
 type Pool = seawall::Pool<Root>;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Keys that are there at the fork, and when the child goes on: meanwhile the logs are written
+/// full, and begin anew, several times.
+const BEFORE: u64 = 300;
+const UNTIL: u64 = 2000;
 /// What a child or a parent ends with that has done all as it should.
 const GOOD: i32 = 7;
 
@@ -98,20 +102,20 @@ fn holds(what: &str, act: impl Fn(Pool) -> i32) {
     let (_folder, path) = folder();
     for more in 0..12 {
         let _ = std::fs::remove_file(&path);
-        let announced = 320 + more;
+        let announced = UNTIL + more;
         let parent = forked(|| {
             let mut pool = Some(open(&path));
-            (0..300).for_each(|key| put(pool.as_ref().expect("the parent's"), key));
+            (0..BEFORE).for_each(|key| put(pool.as_ref().expect("the parent's"), key));
             let (mut waits, mut goes) = std::io::pipe().expect("a pipe");
             let child = forked(|| {
                 waits.read_exact(&mut [0]).expect("the parent goes on");
                 act(pool.take().expect("the child's copy"))
             });
             let Some(pool) = &pool else { unreachable!("only the child takes it") };
-            (300..320).for_each(|key| put(pool, key));
+            (BEFORE..UNTIL).for_each(|key| put(pool, key));
             goes.write_all(&[1]).expect("the child waits");
             let code = code_of(child);
-            (320..announced).for_each(|key| put(pool, key));
+            (UNTIL..announced).for_each(|key| put(pool, key));
             if code == GOOD {
                 // SAFETY: it ends this process.
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };

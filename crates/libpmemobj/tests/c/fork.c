@@ -16,7 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GOOD = 7, SLOTS = 400, JUNK = 64 };
+/* Between fork and kill the logs are written full, and begin anew, several times. */
+enum { GOOD = 7, SLOTS = 400, JUNK = 64, BEFORE = 300, UNTIL = 3000 };
 
 struct root {
 	uint64_t count;
@@ -73,10 +74,11 @@ static int nothing(PMEMobjpool *pop, void *object, void *argument)
 static void put(uint64_t key)
 {
 	TX_BEGIN(pool) {
-		pmemobj_tx_add_range_direct(&root->slots[key], sizeof(PMEMoid));
+		PMEMoid *slot = &root->slots[key % SLOTS];
+		pmemobj_tx_add_range_direct(slot, sizeof *slot);
 		pmemobj_tx_add_range_direct(&root->count, 8);
-		root->slots[key] = pmemobj_tx_alloc(64, 1);
-		uint64_t *object = pmemobj_direct(root->slots[key]);
+		*slot = pmemobj_tx_alloc(64, 1);
+		uint64_t *object = pmemobj_direct(*slot);
 		object[0] = key;
 		object[7] = ~key;
 		root->count = key + 1;
@@ -258,7 +260,7 @@ static void wait_for(pid_t child)
 /* Forks, and is killed when the child has ended; but the child returns. */
 static void forks(void (*act)(void), uint64_t keys)
 {
-	for (uint64_t key = 0; key < 300; key++)
+	for (uint64_t key = 0; key < BEFORE; key++)
 		put(key);
 	pid_t child = fork();
 	if (child == 0) {
@@ -267,11 +269,11 @@ static void forks(void (*act)(void), uint64_t keys)
 		act();
 		return;
 	}
-	for (uint64_t key = 300; key < 320; key++)
+	for (uint64_t key = BEFORE; key < UNTIL; key++)
 		put(key);
 	shared->goes = 1;
 	wait_for(child);
-	for (uint64_t key = 320; key < keys; key++)
+	for (uint64_t key = UNTIL; key < keys; key++)
 		put(key);
 	if (!failed)
 		kill(getpid(), SIGKILL);
@@ -493,8 +495,8 @@ static int look(uint64_t keys)
 		return printf("open: %s\n", pmemobj_errormsg()), 0;
 	root = pmemobj_direct(pmemobj_root(pool, sizeof *root));
 	uint64_t wrong = root->count != keys;
-	for (uint64_t key = 0; key < keys; key++) {
-		uint64_t *object = pmemobj_direct(root->slots[key]);
+	for (uint64_t key = keys < SLOTS ? 0 : keys - SLOTS; key < keys; key++) {
+		uint64_t *object = pmemobj_direct(root->slots[key % SLOTS]);
 		wrong += key != 1 && (object == NULL || object[0] != key || object[7] != ~key);
 	}
 	pmemobj_close(pool);
@@ -536,7 +538,7 @@ int main(int argc, char **argv)
 	for (size_t way = 0; way < sizeof WAYS / sizeof *WAYS; way++)
 		is_long |= !strcmp(argv[1], WAYS[way].name);
 	for (uint64_t more = 0; more < (is_long ? 12 : 1); more++) {
-		int outcome = try(argv[1], is_long ? 320 + more : 2);
+		int outcome = try(argv[1], is_long ? UNTIL + more : 2);
 		if (outcome < 0)
 			return GOOD;
 		if (outcome == 0)

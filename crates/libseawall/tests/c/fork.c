@@ -16,7 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GOOD = 7 };
+/* Between fork and kill the logs are written full, and begin anew, several times. */
+enum { GOOD = 7, BEFORE = 300, UNTIL = 3000 };
 
 /* What parent and child share besides. */
 struct shared {
@@ -206,7 +207,7 @@ static void wait_for(pid_t child)
 /* Forks, and is killed when the child has ended; but the child returns. */
 static void forks(void (*act)(void), uint64_t keys)
 {
-    for (uint64_t key = 0; key < 300; key++)
+    for (uint64_t key = 0; key < BEFORE; key++)
         put(key);
     pid_t child = fork();
     if (child == 0) {
@@ -215,11 +216,11 @@ static void forks(void (*act)(void), uint64_t keys)
         act();
         return;
     }
-    for (uint64_t key = 300; key < 320; key++)
+    for (uint64_t key = BEFORE; key < UNTIL; key++)
         put(key);
     shared->goes = 1;
     wait_for(child);
-    for (uint64_t key = 320; key < keys; key++)
+    for (uint64_t key = UNTIL; key < keys; key++)
         put(key);
     if (!failed)
         kill(getpid(), SIGKILL);
@@ -415,7 +416,7 @@ int main(int argc, char **argv)
     for (size_t way = 0; way < sizeof WAYS / sizeof *WAYS; way++)
         is_long |= !strcmp(argv[1], WAYS[way].name);
     for (uint64_t more = 0; more < (is_long ? 12 : 1); more++) {
-        int outcome = try(argv[1], is_long ? 320 + more : 2);
+        int outcome = try(argv[1], is_long ? UNTIL + more : 2);
         if (outcome < 0)
             return GOOD;
         if (outcome == 0)
