@@ -4,20 +4,24 @@
 //! (`commands`), runs them beside the interpreter, which goes on to see Ctrl-C (`watched`), and
 //! hands back what they found (`outcome`). `names` has what can be named, `programs` the processes
 //! of programs of others, `explorations` and `sweep` have parts and points, one by one, and `pool`
-//! has maps in a file. The other half, in `python/seawall`, makes
-//! functions, tables and types of it.
+//! has maps in a file. A transaction of a pool is a `block`, which knows by `frames` what is inside
+//! of it. The other half, in `python/seawall`, makes functions, tables and types of it.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "python/seawall/_seawall.pyi describes what Python sees")]
 
+mod block;
 mod commands;
 mod explorations;
 mod failure;
+mod frames;
+mod maps;
 mod names;
 mod outcome;
 mod pool;
 mod programs;
 mod sweep;
+mod turn;
 mod watched;
 
 use pyo3::prelude::*;
@@ -27,6 +31,8 @@ use pyo3::prelude::*;
 mod _seawall {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::block::Block;
     #[pymodule_export]
     use super::commands::{describe, run};
     #[pymodule_export]

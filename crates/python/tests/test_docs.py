@@ -19,6 +19,7 @@ def test_the_blocks_of_the_page_run(here: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert "lbpp:epochs=4" in said and "epocs" in said
     assert "stores of an epoch" in said and "How the cost grows" in said
+    assert "users.pool stands in its block at" in said and "b'2' b'1'" in said
     assert (here / "cost.jsonl").exists() and (here / "queue.svg").exists()
 
 

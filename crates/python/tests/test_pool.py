@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import gc
 import os
+import pickle
 import random
+import re
+import signal
 import threading
+from array import array
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Callable, Union
 
 import pytest
 import seawall
 from conftest import killed
+
+Key = Union[bytes, str]
 
 
 def contents(pool: seawall.Pool) -> dict[str, dict[bytes, bytes]]:
@@ -118,6 +129,83 @@ def test_other_threads_see_what_is_committed_alone(here: Path) -> None:
         assert seen == [False] and "k" in pool["a"]
 
 
+def test_a_map_is_iterated_over_as_it_was_when_that_began(here: Path) -> None:
+    with seawall.open("x.pool") as pool:
+        m, n = pool["m"], pool.typed("n", int)
+        for key in "abc":
+            m[key], n[key] = key.encode(), ord(key)
+        iterators: list[Iterator[object]] = [iter(m), iter(m.items()), iter(n.values()), iter(pool)]
+        for iterator in iterators:
+            next(iterator)
+        m.clear()
+        n.update(a=1, b=2)
+        rest = [list(iterator) for iterator in iterators]
+        assert rest == [[b"b", b"c"], [(b"b", b"b"), (b"c", b"c")], [98, 99], ["n"]]
+
+
+def test_each_call_is_one_transaction_whatever_other_threads_do(here: Path) -> None:
+    with seawall.open("x.pool") as pool:
+        m, n = pool["m"], pool.typed("n", int)
+        m.update((str(number), b"") for number in range(600))
+        popped: list[Key] = []
+        owners: list[int] = []
+
+        def use(thread: int) -> None:
+            for number in range(600):
+                if m.pop(str(number), None) is not None:
+                    popped.append(str(number).encode())
+                n[str(thread)] = number
+                assert len(set(pool["pairs"].values())) < 2
+                pool["pairs"].update(a=b"%d" % thread, b=b"%d" % thread)
+            with pytest.raises(KeyError):
+                while True:
+                    popped.append(m.popitem()[0])
+            owners.append(n.setdefault("owner", thread))
+
+        threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(popped) == sorted(str(number).encode() for number in range(600))
+        assert len(set(owners)) == 1 and len(owners) == 8
+
+
+def test_what_belongs_to_a_process_is_neither_copied_nor_pickled(here: Path) -> None:
+    with seawall.open("x.pool") as pool, pool.transaction() as tx:
+        for it in (pool, pool["m"], pool.typed("n", int), tx, tx["m"], [tx.typed("n", int)]):
+            for act in (copy.copy, copy.deepcopy, pickle.dumps):
+                if act is copy.copy and isinstance(it, list):
+                    continue
+                with pytest.raises(TypeError, match="no value that can be copied or pickled"):
+                    act(it)
+
+
+def test_odd_keys_values_and_names_are_taken_or_refused_by_name(here: Path) -> None:
+    with seawall.open("x.pool") as pool:
+        m = pool["m"]
+        values: list[Any] = [bytearray(b"1"), memoryview(b"1"), memoryview(b"1x")[::2]]
+        for value in values:
+            m["k"] = value
+            assert type(m["k"]) is bytes and m["k"] == b"1"
+        with pytest.raises(TypeError, match="a value is bytes, not an array"):
+            m["k"] = array("B", b"1")  # type: ignore[assignment]
+        no_keys: list[Any] = ["\ud800", 3, "x" * 5000]
+        no_names: list[Any] = ["\ud800", 3, "a\0b", "seawall.types"]
+        assert not any(key in m for key in no_keys) and not any(name in pool for name in no_names)
+        with pytest.raises(UnicodeEncodeError):
+            m["\ud800"] = b""
+        with pytest.raises(seawall.Error, match="no text that UTF-8 has"):
+            pool["\ud800"]
+        for name, key in (("n" * 1791, b""), ("", b"k" * 1791), ("n", b"")):
+            pool[name][key] = b"v"
+            assert pool[name][key] == b"v" and name in pool
+        for name, key in (("n" * 1792, b""), ("", b"k" * 1792), ("n" * 1791, b"k")):
+            with pytest.raises(seawall.Error, match="at most 1791 bytes together"):
+                pool[name][key] = b"v"
+            assert name not in pool or key not in pool[name]
+
+
 def test_what_cannot_be_done_names_the_thing_and_the_remedy(here: Path) -> None:
     (here / "no.pool").write_text("dear reader" * 1000)
     with pytest.raises(seawall.Error, match="no.pool"):
@@ -164,17 +252,96 @@ def test_a_full_pool_says_so_and_stays_as_it_was(here: Path) -> None:
         assert contents(pool) == {"a": {b"k": b"v"}}
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_is_refused(here: Path) -> None:
-    pool = seawall.open("x.pool")
-    pool["a"]["k"] = b"v"
-    child = os.fork()
-    if child == 0:
+def calls_of(m: seawall.PoolMap) -> list[Callable[[], object]]:
+    """Every call of a map that looks at its pool."""
+    return [
+        lambda: m["k"],
+        lambda: m.__setitem__("k", b"w"),
+        lambda: m.__delitem__("k"),
+        lambda: "k" in m,
+        lambda: list(m),
+        lambda: list(m.items()),
+        lambda: list(m.values()),
+        lambda: len(m),
+        lambda: m.clear(),
+        lambda: m.pop("k"),
+        lambda: m.popitem(),
+        lambda: m.setdefault("k", b"w"),
+        lambda: m.update(k=b"w"),
+    ]
+
+
+def calls(pool: seawall.Pool, tx: seawall.Transaction) -> list[Callable[[], object]]:
+    """Every call that looks at a pool, or at a transaction of it."""
+    other = pool.transaction()
+    return [
+        *calls_of(pool["m"]),
+        *calls_of(tx["m"]),
+        lambda: pool["other"],
+        lambda: pool.typed("n", int),
+        lambda: "m" in pool,
+        lambda: list(pool),
+        lambda: len(pool),
+        lambda: list(tx),
+        lambda: other.__enter__(),
+        lambda: tx.__enter__(),
+        lambda: tx.__exit__(None, None, None),
+        lambda: pool.durability,
+        lambda: pool.bytes_used,
+        lambda: seawall.open("x.pool"),
+    ]
+
+
+def not_refused(calls: list[Callable[[], object]], texts: str) -> list[str]:
+    """The calls that do not end with an error of such a text."""
+    wrong = []
+    for number, call in enumerate(calls):
         try:
-            pool["a"]["k"] = b"w"
+            call()
+            wrong.append(f"call {number} is not refused")
         except seawall.Error as error:
-            os._exit(0 if "another process" in str(error) else 1)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert pool["a"]["k"] == b"v"
+            if not re.search(texts, str(error)):
+                wrong.append(f"call {number} says {error}")
+    return wrong
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("owner", ["nobody", "this thread", "another thread"])
+def test_a_fork_is_refused_before_it_waits(owner: str, here: Path) -> None:
+    pool = seawall.open("x.pool")
+    pool["m"]["k"] = b"v"
+    begun, over = threading.Event(), threading.Event()
+
+    def hold(tx: seawall.Transaction) -> None:
+        with tx:
+            begun.set()
+            over.wait()
+
+    tx = pool.transaction()
+    thread = threading.Thread(target=hold, args=(tx,))
+    with contextlib.ExitStack() as stack:
+        if owner == "this thread":
+            stack.enter_context(tx)
+        elif owner == "another thread":
+            thread.start()
+            begun.wait()
+        every = calls(pool, tx)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            wrong = not_refused(every, "another process|open elsewhere")
+            shown = [repr(it) for it in (pool, pool._file, tx)]
+            pool.close()
+            shown.append(repr(pool))
+            del pool, tx, every
+            gc.collect()
+            os.write(2, "\n".join(wrong).encode())
+            os._exit(0 if not wrong and "another process" in shown[0] == shown[-1] else 1)
+        status = os.waitpid(child, 0)[1]
+        over.set()
+    if thread.ident is not None:
+        thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert dict(pool["m"].items()) == {b"k": b"v"}
+    pool["m"]["after"] = b"1"
     pool.close()

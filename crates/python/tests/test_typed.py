@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,68 @@ def test_a_map_of_another_type_is_refused_unless_it_is_empty(here: Path) -> None
         pool["users"]["ada"] = b"bytes again"
 
 
+def test_a_map_of_bytes_again_has_no_type(here: Path) -> None:
+    with seawall.open("x.pool") as pool:
+        numbers = pool.typed("n", int)
+        numbers["one"] = 1
+        del numbers["one"]
+        pool["n"]["x"] = b"bytes"
+        pool["n"]["y"] = b"more"
+        for use in (lambda: pool.typed("n", int), lambda: numbers.setdefault("z", 2)):
+            with pytest.raises(seawall.Error, match="'n' holds bytes without a type, and not int"):
+                use()
+        with pytest.raises(ZeroDivisionError), pool.transaction():
+            pool["n"].clear()
+            numbers["one"] = 1
+            with pytest.raises(seawall.Error, match="'n' holds int, and bytes are none"):
+                pool["n"]["x"] = b"bytes"
+            raise ZeroDivisionError
+        assert dict(pool["n"].items()) == {b"x": b"bytes", b"y": b"more"}
+
+
+@dataclass
+class Doubled:
+    n: int
+
+    def __post_init__(self) -> None:
+        self.n *= 2
+
+
+@dataclass(frozen=True)
+class Counted:
+    name: str
+    visits: int = field(default=0, init=False)
+
+
+@dataclass
+class Scaled:
+    n: int
+    by: InitVar[int]
+
+    def __post_init__(self, by: int) -> None:
+        self.n *= by
+
+
+def test_a_record_is_read_as_it_was_written_or_is_not_written(here: Path) -> None:
+    with seawall.open("x.pool") as pool:
+        doubled, counted = pool.typed("doubled", Doubled), pool.typed("counted", Counted)
+        with pytest.raises(TypeError, match=r"Doubled\(n=4\) would be read as Doubled\(n=8\)"):
+            doubled["k"] = Doubled(2)
+        doubled["k"] = Doubled(0)
+        with pytest.raises(TypeError, match="by"):
+            pool.typed("scaled", Scaled)["k"] = Scaled(2, 3)
+        record = Counted("Ada")
+        object.__setattr__(record, "visits", 3)
+        counted["ada"] = record
+        assert counted["ada"] == record and counted["ada"].visits == 3
+        with pytest.raises(ValueError, match="Counted.name is .* no text that UTF-8 has"):
+            counted["x"] = Counted("\ud800")
+        numbers = pool.typed("f", float)
+        for number in (math.nan, math.inf, -0.0, 5e-324):
+            numbers["k"] = number
+            assert str(numbers["k"]) == str(number)
+
+
 def test_bytes_that_are_no_record_are_named(here: Path) -> None:
     from seawall._typed import Schema
 
@@ -131,7 +194,8 @@ def test_the_type_comes_and_goes_with_the_first_record(here: Path) -> None:
     with seawall.open("small.pool", bytes_max=1 << 20) as pool:
         with pytest.raises(seawall.Error, match="(?i)full|room"):
             pool.typed("big", bytes)["k"] = bytes(1 << 22)
-        assert pool._noted_type("big") is None, "the type is there without its record"
+        pool.typed("big", int)
+        assert pool._file.count(None, "seawall.types") == 0, "the type is there without its record"
 
 
 KILLED = """

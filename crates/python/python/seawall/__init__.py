@@ -24,8 +24,9 @@ from ._commands import (
     validate,
     whisper,
 )
+from ._map import PoolMap
 from ._names import Design, Machine, design, list, machine
-from ._pool import Pool, PoolMap, open
+from ._pool import Pool, Transaction, open
 from ._seawall import Error, __version__, build
 from ._sweep import sweep
 from ._table import Records, Table, read
@@ -40,6 +41,7 @@ __all__ = [
     "PoolMap",
     "Records",
     "Table",
+    "Transaction",
     "TypedMap",
     "__version__",
     "build",

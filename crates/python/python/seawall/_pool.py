@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Literal, Optional, TypeVar, Union
 from weakref import WeakValueDictionary
 
-from ._seawall import Error, PoolFile
-from ._typed import TypedMap, article
+from ._map import OfProcess, PoolMap
+from ._seawall import Block, Error, PoolFile
+from ._typed import TypedMap
 
-Key = Union[bytes, str]
 V = TypeVar("V")
-#: The map that says of what type the records of other maps are.
-TYPES = "seawall.types"
-Changes = dict[tuple[str, bytes], Optional[bytes]]
 #: The pools that this process has opened, by their paths.
 OPEN: WeakValueDictionary[str, Pool] = WeakValueDictionary()
 
@@ -48,7 +43,8 @@ def open(
     try:
         pool = Pool(PoolFile(path, bytes_max, log_bytes, domain))
     except Error as error:
-        if place in OPEN and not OPEN[place].is_closed:
+        other = OPEN.get(place)
+        if other is not None and other._file.is_open():
             raise Error(
                 f"{os.fspath(path)} is open in this process already: go on with that pool, or close it"
             ) from error
@@ -57,57 +53,15 @@ def open(
     return pool
 
 
-class Pool(Mapping[str, "PoolMap"]):
-    """An open pool: a mapping from names to maps. A map is there while it has an entry.
+class Maps(OfProcess, Mapping[str, "PoolMap"]):
+    """A mapping from names to maps, of a pool or of what it is in a transaction."""
 
-    A change outside a transaction is one of its own: it is durable when the statement ends.
-    Transactions of several threads wait for each other; reads do not, and see what is committed.
-    """
+    _file: PoolFile
 
-    def __init__(self, file: PoolFile) -> None:
-        if not isinstance(file, PoolFile):
-            raise TypeError("a pool is opened by seawall.open(path)")
-        self._file = file
-        #: Whether `close` was called.
-        self.is_closed = False
-        self._turn = threading.Lock()
-        self._open: Optional[Changes] = None
-        self._owner: Optional[int] = None
-        self._has_types = file.count(TYPES) > 0
-
-    @contextmanager
-    def transaction(self) -> Iterator[Pool]:
-        """All changes in the block happen, or none of them: one that raises changes nothing.
-
-        They are durable when the block ends. In the block they are seen by this thread alone, and
-        other threads wait with theirs. Until it ends they are in memory, so it should be short.
-        """
-        if self._owner == threading.get_ident():
-            raise Error("this thread is in a transaction of the pool already; end that first")
-        with self._turn:
-            self._open, self._owner = {}, threading.get_ident()
-            try:
-                yield self
-                changes = self._open
-            finally:
-                self._open, self._owner = None, None
-            self._apply(changes)
-
-    def _apply(self, changes: Changes) -> None:
-        if changes:
-            self._file.apply([(name, key, value) for (name, key), value in changes.items()])
-
-    def _mine(self) -> Changes:
-        """What this thread has changed in its transaction."""
-        mine = self._open if self._owner == threading.get_ident() else None
-        return {} if mine is None else mine
-
-    def _change(self, name: str, key: bytes, value: Optional[bytes]) -> None:
-        if self._owner == threading.get_ident() and self._open is not None:
-            self._open[name, key] = value
-            return
-        with self._turn:
-            self._apply({(name, key): value})
+    @property
+    def _block(self) -> Optional[Block]:
+        """The transaction that is seen and changed; if none, that whose block a call is in."""
+        return None
 
     def typed(self, name: str, kind: type[V], /) -> TypedMap[V]:
         """The map of that name with records instead of bytes: of a dataclass, or single values.
@@ -115,44 +69,69 @@ class Pool(Mapping[str, "PoolMap"]):
         Fields are bool, int (of 64 bits), float, str or bytes. The pool remembers the type; a map
         that holds something else is refused, unless it is empty.
         """
-        return TypedMap(self, name, kind)
+        return TypedMap(self._file, self._block, self._name(name), kind)
 
-    @contextmanager
-    def _in_transaction(self) -> Iterator[None]:
-        """That of this thread, or one for this block alone."""
-        if self._owner == threading.get_ident():
-            yield
-        else:
-            with self.transaction():
-                yield
-
-    def _noted_type(self, name: str) -> Optional[str]:
-        noted = PoolMap(self, TYPES).get(name)
-        return None if noted is None else noted.decode()
-
-    def _note_type(self, name: str, text: str) -> None:
-        self._has_types = True
-        PoolMap(self, TYPES)._put(name, text.encode())
-
-    def __getitem__(self, name: str) -> PoolMap:
+    def _name(self, name: str) -> str:
         if not isinstance(name, str):
             raise TypeError(f"a map has a name, and {name!r} is no text")
-        if "\0" in name:
-            raise Error(f"{name!r} has a zero in it; name a map without one")
-        if name == TYPES:
-            raise Error(f"{name!r} is the map of the types of the others; name a map otherwise")
-        return PoolMap(self, name)
+        try:
+            return self._file.name(name)
+        except UnicodeEncodeError:
+            raise Error(f"{name!r} is no text that UTF-8 has; name a map otherwise") from None
+
+    def __getitem__(self, name: str) -> PoolMap:
+        return PoolMap(self._file, self._block, self._name(name))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name != TYPES and len(self[name]) > 0
+        return isinstance(name, str) and name in self._file.names(self._block)
 
     def __iter__(self) -> Iterator[str]:
-        names = dict.fromkeys(name for name, _ in self._file.counts())
-        names.update(dict.fromkeys(name for name, _ in self._mine()))
-        return iter([name for name in names if name != TYPES and len(self[name]) > 0])
+        return iter(self._file.names(self._block))
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._file.names(self._block))
+
+
+class Pool(Maps):
+    """An open pool: a mapping from names to maps. A map is there while it has an entry.
+
+    A change outside a transaction is one of its own: it is durable when the statement ends.
+    Changes and transactions of several threads wait for each other; reads do not, and see what is
+    committed.
+    """
+
+    def __init__(self, file: PoolFile) -> None:
+        if not isinstance(file, PoolFile):
+            raise TypeError("a pool is opened by seawall.open(path)")
+        self._file = file
+
+    def transaction(self) -> Transaction:
+        """All changes in the block happen, or none of them: one that raises changes nothing.
+
+        They are durable when the block ends. In the block they are seen by its own statements
+        alone, with what these call, and other threads wait with theirs. Until it ends they are in
+        memory, so it should be short::
+
+            with pool.transaction() as tx:
+                pool["users"]["ada"] = b"1815"  # a change of the transaction
+                tx["visits"]["ada"] = b"1"  # another one
+
+        ``tx`` is the pool as the transaction sees it, for whoever is handed it: other threads, and
+        tasks and callbacks that the block does not call itself. It is over when the block is.
+
+        A generator that yields in its block, or a task that awaits, leaves the transaction open. A
+        change of the same thread that is not made in the block, nor by ``tx``, raises ``Error``
+        then; a read sees what is committed. What a function of ``contextlib.contextmanager``
+        begins before its ``yield`` is the block of whoever enters it. A generator that is dropped
+        in its block changes nothing. A block that waits for another thread which changes the pool
+        waits forever, and a warning says so after five seconds.
+        """
+        return Transaction(self._file)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the pool was closed, or is that of another process."""
+        return not self._file.is_open()
 
     @property
     def durability(self) -> str:
@@ -171,7 +150,6 @@ class Pool(Mapping[str, "PoolMap"]):
 
     def close(self) -> None:
         """Closes the pool; what is committed stays, and an open transaction does not happen."""
-        self.is_closed = True
         self._file.close()
 
     def __enter__(self) -> Pool:
@@ -186,94 +164,24 @@ class Pool(Mapping[str, "PoolMap"]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<seawall.Pool: {'closed' if self.is_closed else self.durability}>"
-
-
-class PoolMap(MutableMapping[Key, bytes]):
-    """A map of a pool. Keys and values are bytes; a key that is text is its UTF-8.
-
-    Keys come in the order of their bytes.
-    """
-
-    def __init__(self, pool: Pool, name: str) -> None:
-        self._pool = pool
-        self._name = name
-
-    def __getitem__(self, key: Key) -> bytes:
-        wanted = _bytes_of(key)
-        mine = self._pool._mine()
-        if (self._name, wanted) in mine:
-            value = mine[self._name, wanted]
-        else:
-            value = self._pool._file.get(self._name, wanted)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __setitem__(self, key: Key, value: bytes) -> None:
-        if not isinstance(value, (bytes, bytearray, memoryview)):
-            remedy = "; encode it" if isinstance(value, str) else ""
-            raise TypeError(f"a value is bytes, not {article(type(value))}{remedy}")
-        noted = self._pool._noted_type(self._name) if self._pool._has_types else None
-        if noted is not None and len(self) > 0:
-            raise Error(
-                f"the map {self._name!r} holds {noted}, and bytes are none: change it by "
-                "Pool.typed, or empty it first"
-            )
-        self._put(key, bytes(value))
-
-    def _put(self, key: Key, value: bytes) -> None:
-        self._pool._change(self._name, _bytes_of(key), value)
-
-    def __delitem__(self, key: Key) -> None:
-        wanted = _bytes_of(key)
-        self[wanted]
-        self._pool._change(self._name, wanted, None)
-
-    def __contains__(self, key: object) -> bool:
-        if not isinstance(key, (bytes, str)):
-            return False
         try:
-            self[key]
-        except KeyError:
-            return False
-        return True
+            return f"<seawall.Pool: {self.durability}>"
+        except Error as error:
+            return f"<seawall.Pool: {error}>"
 
-    def _entries(self) -> dict[bytes, bytes]:
-        """All entries, in order, with what this thread has changed."""
-        mine = self._pool._mine()
-        entries: dict[bytes, Optional[bytes]] = dict(self._pool._file.items(self._name))
-        changed = {key: value for (name, key), value in mine.items() if name == self._name}
-        if not changed:
-            return {key: value for key, value in entries.items() if value is not None}
-        entries.update(changed)
-        return {key: value for key, value in sorted(entries.items()) if value is not None}
 
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._entries())
+class Transaction(Maps, Block):
+    """The pool as a transaction sees it, from the beginning of its block to the end."""
 
-    def __len__(self) -> int:
-        if not self._pool._mine():
-            return self._pool._file.count(self._name)
-        return len(self._entries())
+    def __init__(self, file: PoolFile) -> None:
+        self._file = file
 
-    def clear(self) -> None:
-        """Removes all entries, in one transaction."""
-        if self._pool._owner == threading.get_ident():
-            for key in self._entries():
-                self._pool._change(self._name, key, None)
-        else:
-            with self._pool.transaction():
-                self.clear()
+    @property
+    def _block(self) -> Block:
+        return self
 
     def __repr__(self) -> str:
-        holds = "of a closed pool" if self._pool.is_closed else f"{len(self)} entries"
-        return f"<seawall.PoolMap {self._name!r}: {holds}>"
-
-
-def _bytes_of(key: Key) -> bytes:
-    if isinstance(key, str):
-        return key.encode()
-    if isinstance(key, bytes):
-        return key
-    raise TypeError(f"a key is bytes or text, and {key!r} is neither")
+        try:
+            return f"<seawall.Transaction: {len(self)} maps>"
+        except Error as error:
+            return f"<seawall.Transaction: {error}>"

@@ -9,13 +9,10 @@ from __future__ import annotations
 import dataclasses
 import struct
 import typing
-from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar
+from typing import Any, Generic, Optional, TypeVar
 
-from ._seawall import Error
-
-if TYPE_CHECKING:
-    from ._pool import Key, Pool, PoolMap
+from ._map import Key, Map, article
+from ._seawall import Block, Error, PoolFile
 
 V = TypeVar("V")
 
@@ -46,15 +43,18 @@ class Schema(Generic[V]):
             self._fields: list[tuple[str, type]] = [(VALUE, kind)]
         elif dataclasses.is_dataclass(kind):
             hints = typing.get_type_hints(kind)
-            self._fields = [(it.name, hints[it.name]) for it in dataclasses.fields(kind) if it.init]
+            fields = dataclasses.fields(kind)
+            self._fields = [(it.name, hints[it.name]) for it in fields]
+            #: Those that its constructor is given; the others are set.
+            self._given = [it.name for it in fields if it.init]
         else:
             raise TypeError(f"records are of a dataclass or {one_of()}, and {kind!r} is neither")
         for name, of in self._fields:
             if of not in FORMATS:
                 raise TypeError(f"{self._name}.{name} is {of!r}: a field is {one_of()}")
-        fields = ", ".join(f"{name}: {of.__name__}" for name, of in self._fields)
+        text = ", ".join(f"{name}: {of.__name__}" for name, of in self._fields)
         #: What is compared with what the pool knows of the map.
-        self.text = self._name if self._is_single else f"{self._name}({fields})"
+        self.text = self._name if self._is_single else f"{self._name}({text})"
 
     def encode(self, record: V) -> bytes:
         """The bytes of a record; names the field whose value is of another type."""
@@ -62,6 +62,16 @@ class Schema(Generic[V]):
             return self._written(VALUE, self._kind, record)
         if type(record) is not self._kind:
             raise TypeError(f"a record is a {self._name}, and {record!r} is none")
+        data = self._joined(record)
+        again = self._make([getattr(record, name) for name, _ in self._fields])
+        if self._joined(again) != data:
+            raise TypeError(
+                f"{record!r} would be read as {again!r}: a {self._name} that is made of its fields "
+                "must keep their values"
+            )
+        return data
+
+    def _joined(self, record: V) -> bytes:
         return b"".join(
             self._written(f"{self._name}.{name}", of, getattr(record, name))
             for name, of in self._fields
@@ -72,13 +82,16 @@ class Schema(Generic[V]):
         if type(value) is not of and not is_whole:
             raise TypeError(f"{name} is {article(of)}, and {value!r} is {article(type(value))}")
         form = FORMATS[of]
-        if form is None:
-            data: bytes = value.encode() if of is str else value
-            return LENGTH.pack(len(data)) + data
         try:
+            if form is None:
+                data: bytes = value.encode() if of is str else value
+                return LENGTH.pack(len(data)) + data
             return form.pack(value)
-        except struct.error:
-            raise OverflowError(f"{name} is {value}, and 64 bits hold less") from None
+        except (struct.error, OverflowError):
+            what, bits = (value, 64) if form is not None else ("too long", LENGTH.size * 8)
+            raise OverflowError(f"{name} is {what}, and {bits} bits hold less") from None
+        except UnicodeEncodeError:
+            raise ValueError(f"{name} is {value!r}, which is no text that UTF-8 has") from None
 
     def decode(self, data: bytes, where: str) -> V:
         """The record of these bytes; `where` they are is named if they are no such record."""
@@ -103,8 +116,11 @@ class Schema(Generic[V]):
         return typing.cast(V, values[0]) if self._is_single else self._make(values)
 
     def _make(self, values: list[Any]) -> V:
-        names = (name for name, _ in self._fields)
-        return self._kind(**dict(zip(names, values)))
+        named = {name: value for (name, _), value in zip(self._fields, values)}
+        record = self._kind(**{name: named.pop(name) for name in self._given})
+        for name, value in named.items():
+            object.__setattr__(record, name, value)
+        return record
 
 
 def one_of() -> str:
@@ -112,61 +128,24 @@ def one_of() -> str:
     return f"{', '.join(most)} or {last}"
 
 
-def article(kind: type) -> str:
-    return f"an {kind.__name__}" if kind.__name__[0] in "aeiou" else f"a {kind.__name__}"
-
-
-class TypedMap(MutableMapping["Key", V]):
+class TypedMap(Map[V]):
     """A map of a pool whose values are records of one type.
 
     It is as durable, and as much a part of transactions, as a map of bytes. A record is a value:
     to change one, put it back.
     """
 
-    def __init__(self, pool: Pool, name: str, kind: type[V]) -> None:
-        self._pool = pool
-        self._name = name
-        self._bytes: PoolMap = pool[name]
+    VALUES = "records"
+
+    def __init__(
+        self, file: PoolFile, block: Optional[Block], name: str, kind: type[V]
+    ) -> None:
         self._schema = Schema(kind)
-        self._check(pool._noted_type(name))
+        super().__init__(file, block, name, self._schema.text)
+        file.check_kind(block, name, self._schema.text)
 
-    def _check(self, noted: Optional[str]) -> None:
-        """Refuses a map that holds something else; one that is empty may hold anything from now on."""
-        if noted != self._schema.text and len(self._bytes) > 0:
-            holds = "bytes without a type" if noted is None else noted
-            raise Error(
-                f"the map {self._name!r} holds {holds}, and not {self._schema.text}: open it as "
-                "that, or empty it first"
-            )
+    def _encode(self, value: V) -> bytes:
+        return self._schema.encode(value)
 
-    def __getitem__(self, key: Key) -> V:
-        return self._schema.decode(self._bytes[key], f"{key!r} in the map {self._name!r}")
-
-    def __setitem__(self, key: Key, record: V) -> None:
-        data = self._schema.encode(record)
-        with self._pool._in_transaction():
-            noted = self._pool._noted_type(self._name)
-            if noted != self._schema.text:
-                self._check(noted)
-                self._pool._note_type(self._name, self._schema.text)
-            self._bytes._put(key, data)
-
-    def __delitem__(self, key: Key) -> None:
-        del self._bytes[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._bytes
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._bytes)
-
-    def __len__(self) -> int:
-        return len(self._bytes)
-
-    def clear(self) -> None:
-        """Removes all records, in one transaction."""
-        self._bytes.clear()
-
-    def __repr__(self) -> str:
-        holds = "of a closed pool" if self._pool.is_closed else f"{len(self)} records"
-        return f"<seawall.TypedMap {self._name!r} of {self._schema.text}: {holds}>"
+    def _decode(self, key: Key, data: bytes) -> V:
+        return self._schema.decode(data, f"{key!r} in the map {self._name!r}")
