@@ -348,9 +348,9 @@ where
         (is_wanted && is_cut).then_some((more, end))
     }
 
-    /// When the time is over.
+    /// When the time is over, if it ever is.
     fn end(&self) -> Option<Instant> {
-        self.how.time.map(|time| self.begun + time)
+        self.how.time.and_then(|time| self.begun.checked_add(time))
     }
 
     /// Searches the unit; `None` if that is not needed.

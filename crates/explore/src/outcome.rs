@@ -92,12 +92,12 @@ impl SearchOutcome {
 
     /// Adds the outcome of the same search elsewhere: on other points, or another run.
     pub fn add(&mut self, other: SearchOutcome) {
-        self.points += other.points;
-        self.nested_points += other.nested_points;
-        self.runs += other.runs;
-        self.states += other.states;
+        self.points = self.points.saturating_add(other.points);
+        self.nested_points = self.nested_points.saturating_add(other.nested_points);
+        self.runs = self.runs.saturating_add(other.runs);
+        self.states = self.states.saturating_add(other.states);
         self.reached = self.reached.min(other.reached);
-        self.sampled_points += other.sampled_points;
+        self.sampled_points = self.sampled_points.saturating_add(other.sampled_points);
         self.out_of_budget |= other.out_of_budget;
         self.stopped |= other.stopped;
         self.has_read |= other.has_read;

@@ -14,6 +14,7 @@ use seawall_report::{
     ResultFile, json_lines,
 };
 use seawall_runtime::defrag::DefragOptions;
+use seawall_sim::read_description;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -287,7 +288,7 @@ impl Figure {
             let known: Vec<&str> = FIGURES.iter().map(|(known, _)| *known).collect();
             return Err(LabError::UnknownFigure { name: asked.into(), known: known.join(", ") });
         }
-        let text = std::fs::read_to_string(path).map_err(LabError::file(path))?;
+        let text = read_description(path).map_err(LabError::file(path))?;
         Figure::parse(name, &text)
     }
 }

@@ -4,8 +4,8 @@
 //! stands still in its block is not called by anybody: what its thread does meanwhile is outside.
 //!
 //! So a block is known by the calls at the time when it was entered, from the innermost one. Where
-//! that has returned, as a method `__enter__` has that enters the block for its caller, the block is
-//! that of its caller. One that can stand still has not returned, as far as can be seen; if
+//! that has returned, as a method `__enter__` has that enters the block for its caller, the block
+//! is that of its caller. One that can stand still has not returned, as far as can be seen; if
 //! contextlib has called it, though, what it did before its `yield` was an `__enter__`.
 
 use pyo3::intern;

@@ -194,7 +194,12 @@ def test_a_mistake_is_an_error_that_names_the_thing_and_the_remedy(
         (lambda it: it.compare(program=b"./x"), "program is b'./x'; give a command"),
         (lambda it: it.design(3), "3 is no name; give a text"),
         (lambda it: it.machine(3), "3 is no name; give a text"),
-        (lambda it: it.open("x.pool", domain=3), "domain is 3; give 'line', 'page' or 'none'"),
+        (lambda it: it.open("x.pool", domain=3), "domain is 3; give a text"),
+        (lambda it: it.open("x.pool", bytes_max="1"), "bytes_max is '1'; give a whole number"),
+        (lambda it: it.open(3), "path is 3; give a path, or a text"),
+        (lambda it: it.compare(progress={}), "progress is {}; give tqdm, one of its bars"),
+        (lambda it: it.list(10**5000), "an int that is too long is no list"),
+        (lambda it: it.compare(machine=10**5000), "machine is an int that is too long; give a"),
         (lambda it: it.list(3), "3 is no list; give a text, as 'designs'"),
     ],
 )
@@ -205,6 +210,90 @@ def test_a_value_of_another_type_is_a_type_error_that_says_what_to_give(
         call(seawall)
     assert message in str(raised.value)
     assert not list(here.iterdir())
+
+
+class OfBytes:
+    """A path in bytes."""
+
+    def __fspath__(self) -> bytes:
+        return b"out.json"
+
+
+WITHOUT_END: dict[str, Any] = {"a": {}}
+WITHOUT_END["a"]["a"] = WITHOUT_END
+
+
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda it: it.compare(machine="\ud800"), "machine is '\\ud800', which is no text"),
+        (lambda it: it.kernels(["lu:4", "\ud800"]), "kernels is '\\ud800', which is no text"),
+        (lambda it: it.compare(program=["a", "\ud800"]), "a word of the command is '\\ud800'"),
+        (lambda it: it.compare(json="\ud800"), "json is '\\ud800', which is no text"),
+        (lambda it: it.sweep("\ud800"), "experiment is '\\ud800', which is no text"),
+        (lambda it: it.design("lbpp", epochs="\ud800"), "epochs is \"'\\ud800'\", which is no"),
+        (lambda it: it.list("\ud800"), "what is '\\ud800', which is no text"),
+        (lambda it: it.read("\ud800"), "path is '\\ud800', which is no text"),
+        (lambda it: it.open("\ud800"), "path is '\\ud800', which is no text"),
+        (lambda it: it.open("a\0b"), "no path has a zero in it"),
+        (lambda it: it.read("a\0b"), "no path has a zero in it"),
+        (lambda it: it.compare(ops=10**5000), "ops is an int that is too long"),
+        (lambda it: it.machine("micro15", ghz=10**5000), "that is too long"),
+        (lambda it: it.sweep({"a": 10**5000}), "experiment has what is no number"),
+        (lambda it: it.sweep(WITHOUT_END), "experiment is a dictionary without an end"),
+        (lambda it: it.machine("micro15", **WITHOUT_END), "micro15 are tables without an end"),
+        (lambda it: it.sweep(SWEEP, jobs=-1), "jobs is -1; give a number from 0"),
+        (lambda it: it.open("x.pool", log_bytes=1 << 64), "log_bytes is 18446744073709551616; give"),
+        (lambda it: it.read("/dev/zero"), "it is a device"),
+    ],
+)
+def test_what_no_command_can_be_given_is_an_error_that_names_it(
+    call: Any, named: str, here: Path
+) -> None:
+    with pytest.raises(seawall.Error) as raised:
+        call(seawall)
+    assert named in str(raised.value)
+    assert not list(here.iterdir())
+
+
+def test_paths_are_those_of_their_objects(here: Path) -> None:
+    (here / "out.json").touch()
+    (entry,) = os.scandir(".")
+    one: dict[str, Any] = {"workloads": "queue", "designs": "lb", "ops": 2, "crashes": 0}
+    for path in (entry, OfBytes()):
+        table = seawall.compare(**one, json=path)  # type: ignore[arg-type]
+        assert (here / "out.json").read_text() == table.to_json()
+        (here / "out.json").write_text("")
+    assert [it.name for it in here.iterdir()] == ["out.json"]
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "long"])
+def test_a_description_is_an_ordinary_file_of_some_length(kind: str, here: Path) -> None:
+    path = here / "x.toml"
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, 1 << 33)
+    calls: list[Any] = [
+        lambda: seawall.machine("x.toml"),
+        lambda: seawall.compare(machine="x.toml"),
+        lambda: seawall.sweep("x.toml"),
+        lambda: seawall.reproduce("x.toml"),
+        lambda: seawall.machine("micro15").__class__("x.toml").show(),
+    ]
+    for call in calls:
+        with pytest.raises(seawall.Error, match="no ordinary file|more than 16777216 bytes"):
+            call()
+    # What is read is looked at for machines that it names.
+    with pytest.raises(seawall.Error, match="nope"):
+        seawall.compare(program="./nope", input="x.toml")
+
+
+def test_an_exploration_may_have_all_the_time_that_there_is() -> None:
+    assert seawall.explore("queue", ops=1, entries=1, seconds=(1 << 64) - 1).complete
 
 
 def test_the_message_is_that_of_the_command(seawall_command: Command) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
+import re
 import signal
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -93,6 +95,59 @@ def test_what_is_done_is_kept_for_the_same_call(
     with pytest.raises(seawall.Error, match="x.jsonl"):
         seawall.explore(**SOUND, executor=ThreadPoolExecutor(1), resume="x.jsonl")
     assert (here / "x.jsonl").read_text() == "a letter\n"
+
+
+def test_a_file_that_is_damaged_or_of_others_is_left_alone(here: Path) -> None:
+    path = here / "x.jsonl"
+    few: dict[str, Any] = {"workload": "queue", "ops": 1, "entries": 1, "searchers": 2}
+
+    def again() -> seawall.Table:
+        with ThreadPoolExecutor(1) as executor:
+            return seawall.explore(**few, executor=executor, resume=path)
+
+    whole = again()
+    head, *parts = path.read_text().splitlines(keepends=True)
+    assert len(parts) == 2
+    for text in (
+        "a letter without an end",
+        head + "[]\n",
+        head + '{"part": 2, "found": {}}\n',
+        head + '{"part": -1, "found": {}}\n',
+        head + '{"part": true, "found": {}}\n',
+        head + '{"part": "0", "found": {}}\n',
+        head + '{"part": 0, "found": 3}\n',
+        head + "[" * 100_000 + "\n",
+        head + "\n" + parts[0],
+        "\ufeff" + head,
+        parts[0],
+    ):
+        path.write_text(text)
+        with pytest.raises(seawall.Error, match="x.jsonl"):
+            again()
+        assert path.read_text() == text
+    for text in ("", head[:20], head, head + parts[1] + parts[0][:9], head + parts[0] * 2):
+        path.write_text(text)
+        assert without_times(again().to_json()) == without_times(whole.to_json())
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(seawall.Error, match="another exploration has it"):
+            again()
+
+
+def test_a_file_of_units_with_numbers_that_no_run_has_ends_without_a_panic(here: Path) -> None:
+    few: dict[str, Any] = {"workload": "queue", "ops": 1, "entries": 1, "seconds": 0}
+    seawall.explore(**few, resume="x.jsonl", threads=2, schedules=3)
+    text = (here / "x.jsonl").read_text()
+    assert text.count('"states":') > 1
+    (here / "x.jsonl").write_text(re.sub(r'("(?!unit)[a-z_]+":)\d+', rf"\g<1>{(1 << 64) - 1}", text))
+    try:
+        seawall.explore(**few, resume="x.jsonl", threads=2, schedules=3)
+    except seawall.Error as error:
+        assert "has failed" not in str(error)
+    with open("x.jsonl", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(seawall.Error, match="another seawall is writing x.jsonl"):
+            seawall.explore(**few, resume="x.jsonl", threads=2, schedules=3)
 
 
 def test_what_cannot_be_done_by_workers_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -328,3 +329,13 @@ def test_a_parquet_file_is_made_at_the_end_of_points_that_are_kept_as_lines(
     cycles = [it["cycles"] for it in table]
     assert [it["cycles"] for it in read] == cycles
     assert [it["cycles"] for it in seawall.read(here / "out.jsonl")] == cycles
+
+
+def test_a_point_with_more_cycles_than_there_are_is_refused(swept: bytes, here: Path) -> None:
+    lines = swept.decode().splitlines(keepends=True)
+    most = re.sub(r'(?<="stall_cycles":\{)[^}]*', lambda all: re.sub(r"\d+", str((1 << 64) - 1), all[0]), lines[0])
+    assert most != lines[0]
+    (here / "out.jsonl").write_text(most)
+    with pytest.raises(seawall.Error, match="more cycles than 64 bits hold"):
+        seawall.sweep(SWEEP, out="out.jsonl")
+    assert (here / "out.jsonl").read_text() == most

@@ -68,6 +68,10 @@ def test_a_value_of_another_type_is_refused_by_the_name_of_its_field(
             users["ada"] = "Ada"  # type: ignore[assignment]
         with pytest.raises(OverflowError, match="User.born is 92233"):
             users["ada"] = User("", 1 << 63, 0.0, b"")
+        with pytest.raises(OverflowError, match="User.born is an int that is too long, and 64"):
+            users["ada"] = User("", 10**5000, 0.0, b"")
+        with pytest.raises(TypeError, match="User.name is a str, and an int that is too long is an"):
+            users["ada"] = User(10**5000, 1, 0.0, b"")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="value is an int, and 1.5 is a float"):
             pool.typed("n", int)["k"] = 1.5  # type: ignore[assignment]
         assert len(pool) == 0

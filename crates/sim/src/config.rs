@@ -9,7 +9,7 @@ mod dimms;
 mod load;
 
 pub use dimms::DimmConfig;
-pub use load::toml_in_words;
+pub use load::{read_description, toml_in_words};
 
 /// A whole simulated machine. Latencies are in core cycles.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -50,7 +50,7 @@ pub mod validation;
 pub use crate::core::profile::SiteTime;
 pub use config::{
     CoreConfig, DeviceConfig, DimmConfig, L1Config, L2Config, LlcConfig, MACHINES, Machine,
-    MachineError, MemoryConfig, MeshConfig, PrefetchConfig, toml_in_words,
+    MachineError, MemoryConfig, MeshConfig, PrefetchConfig, read_description, toml_in_words,
 };
 pub use custom::{Permission, PersistDesign, WriteBacks};
 pub use designs::{Choice, DESIGNS, DesignEntry, ParameterDoc};

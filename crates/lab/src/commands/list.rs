@@ -10,9 +10,10 @@ use seawall_corpus::all_cases;
 use seawall_explore::litmus::suite;
 use seawall_memory::Model;
 use seawall_report::{columns_at_most, plain_table, text_of};
-use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError};
+use seawall_sim::{Choice, DESIGNS, MACHINES, Machine, MachineError, read_description};
 use seawall_workloads::{Accepts, CHECKPOINTED, KERNELS, MIXES, WORKLOADS};
 use std::fmt::Write;
+use std::path::Path;
 
 /// Columns of what is shown, at most.
 const COLUMNS: usize = 100;
@@ -280,7 +281,7 @@ pub fn show_machine(name: &str) -> Result<String, LabError> {
         Some((_, text)) => (*text).to_owned(),
         // With other numbers it is in no file, so that nothing says where they come from.
         None if Machine::base(name) != name => toml::to_string(&machine).unwrap_or_default(),
-        None => std::fs::read_to_string(name)
+        None => read_description(Path::new(name))
             .map_err(|source| MachineError::Read { path: name.into(), source })?,
     };
     let mut shown = format!(

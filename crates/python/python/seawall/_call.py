@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional, Protocol, Union
 
 from . import _seawall
 from ._programs import Command, typed
+from ._said import shown, text_of
 from ._table import Table
 
 Path = Union[str, "os.PathLike[str]"]
@@ -52,7 +53,7 @@ class Follower:
         self._make = progress if isinstance(progress, type) else None
         self._bar: Any = None
         self._tell: Optional[Callable[[int, int, str], object]] = None
-        if hasattr(progress, "update") and self._make is None:
+        if is_bar(progress) and self._make is None:
             self._bar = progress
         elif callable(progress) and self._make is None:
             self._tell = progress
@@ -79,16 +80,20 @@ class Follower:
             self._bar.close()
 
 
+def is_bar(progress: object) -> bool:
+    return hasattr(progress, "update") and hasattr(progress, "close")
+
+
 def follower(progress: Progress, name: str) -> tuple[Optional[Follower], bool]:
     """Who shows progress, and whether the command itself does."""
     if progress is None:
         return None, sys.stderr is not None and sys.stderr.isatty()
     if isinstance(progress, bool):
         return None, progress
-    if callable(progress) or hasattr(progress, "update"):
+    if callable(progress) or is_bar(progress):
         return Follower(progress, name), False
     raise TypeError(
-        f"progress is {progress!r}; give tqdm, one of its bars, a function of three arguments "
+        f"progress is {shown(progress)}; give tqdm, one of its bars, a function of three arguments "
         "(done, total, note), True or False"
     )
 
@@ -135,7 +140,7 @@ def words_of(command: str, options: Mapping[str, Any]) -> list[str]:
         if parameter.annotation == "Optional[Command]":
             value = typed(value)
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            behind = _several(name, value) if is_list else [os.fspath(value)]
+            behind = _several(name, value) if is_list else [text_of(name, value)]
         elif value != parameter.default:
             words += _words_of(name, value, is_list)
     return [*words, "--", *behind] if behind else words
@@ -153,7 +158,7 @@ def check_types(function: Callable[..., Any], values: Mapping[str, Any]) -> None
         is_one = isinstance(value, (*types, bool)) and not isinstance(value, (bytes, bytearray))
         if not is_one or isinstance(value, bool) and not takes_bool:
             what = f"{what}, True or False" if takes_bool and found[1] != "bool" else what
-            raise TypeError(f"{name} is {value!r}; give {what}")
+            raise TypeError(f"{name} is {shown(value)}; give {what}")
 
 
 def _several(parameter: str, value: Names) -> list[str]:
@@ -161,8 +166,8 @@ def _several(parameter: str, value: Names) -> list[str]:
     names = [value] if isinstance(value, (str, os.PathLike)) else list(value)
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
-            raise TypeError(f"{parameter} has {name!r}, which is no name: give texts")
-    return [os.fspath(name) for name in names]
+            raise TypeError(f"{parameter} has {shown(name)}, which is no name: give texts")
+    return [text_of(parameter, name) for name in names]
 
 
 def _words_of(name: str, value: Any, is_list: bool) -> list[str]:
@@ -173,7 +178,7 @@ def _words_of(name: str, value: Any, is_list: bool) -> list[str]:
     if is_list:
         names = ",".join(_several(name, value))
         return [f"{flag}={names}"] if names else []
-    return [f"{flag}={value}"]
+    return [f"{flag}={text_of(name, value)}"]
 
 
 @contextmanager

@@ -6,14 +6,17 @@ are what one process finds, with the same counts, whoever did them and in whatev
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Mapping
-from pathlib import Path as FilePath
+from io import BufferedRandom
 from typing import Any, Optional
 
 from . import _points, _seawall
 from ._call import Interrupted, call, finished, follower, interruptible, words_of
 from ._crew import Crew, check_workers, crew_of
+from ._said import path_of
 from ._table import Table
 
 #: Seconds after which Ctrl-C is looked at, and the workers of a cluster are.
@@ -32,8 +35,8 @@ def explore(options: Mapping[str, Any]) -> Table:
     words = words_of("explore", {**options, "seconds": seconds, "resume": None})
     with interruptible("explore"):
         count = _seawall.explore_parts(words)
+        kept = Kept(None if path is None else path_of("resume", path), words, count)
     follow, show = follower(options["progress"], "explore")
-    kept = Kept(path, words)
     try:
         with crew_of(_points.run_part, kept.left(), executor, client) as crew:
             _give_all(crew, kept, count, words, follow)
@@ -42,6 +45,7 @@ def explore(options: Mapping[str, Any]) -> Table:
         said = f"{len(kept.parts)} of {count} parts were done; {kept.left()}"
         raise Interrupted(f"explore was stopped: {said}", None) from None
     finally:
+        kept.close()
         if follow is not None:
             follow.close()
     return finished("explore", outcome)
@@ -68,29 +72,33 @@ def _give_all(crew: Crew, kept: Kept, count: int, words: list[str], follow: Any)
 class Kept:
     """The parts that are done, and the file that they are kept in, if there is one.
 
-    Its first line says of what they are. A last line that was cut short is written again.
+    Its first line says of what they are. A last line that was cut short is written again. A file
+    that does not begin like this is not touched, and one exploration at a time has the file.
     """
 
-    def __init__(self, path: Optional[str], words: list[str]) -> None:
+    def __init__(self, path: Optional[str], words: list[str], count: int) -> None:
         self.parts: dict[int, str] = {}
-        self._path = None if path is None else FilePath(path)
-        if self._path is None:
+        self._path = path
+        self._file: Optional[BufferedRandom] = None
+        if path is None:
             return
         head = json.dumps({"seawall_explore_parts": words, "build": _seawall.build()}) + "\n"
         try:
-            text = self._path.read_text() if self._path.exists() else ""
-            first, *lines = text.splitlines(keepends=True) or [head]
-            if first != head and first.endswith("\n"):
+            self._file = file = _opened(path)
+            *whole, torn = file.read().decode().split("\n")
+            if whole[:1] != [head[:-1]] and not (not whole and head.startswith(torn)):
                 raise _seawall.Error(
                     f"{path} does not hold parts of this exploration: name another file for "
                     "resume, or use the options and the build that it was made with"
                 )
-            whole = [line for line in lines if line.endswith("\n")]
-            for line in whole:
-                noted = json.loads(line)
-                self.parts[noted["part"]] = json.dumps(noted["found"])
-            self._path.write_text(head + "".join(whole))
-        except (OSError, ValueError, KeyError) as error:
+            for line in whole[1:]:
+                part, found = _part_of(line, count)
+                self.parts.setdefault(part, found)
+            file.truncate(len("".join(f"{line}\n" for line in whole).encode()))
+            if not whole:
+                file.write(head.encode())
+                file.flush()
+        except (OSError, ValueError, RecursionError) as error:
             raise _seawall.Error(
                 f"{path} cannot be used for resume ({error}): name another file"
             ) from error
@@ -100,12 +108,39 @@ class Kept:
         if part in self.parts:
             return
         self.parts[part] = text
-        if self._path is not None:
-            with self._path.open("a") as file:
-                file.write(f'{{"part": {part}, "found": {text}}}\n')
+        if self._file is not None:
+            self._file.write(f'{{"part": {part}, "found": {text}}}\n'.encode())
+            self._file.flush()
 
     def left(self) -> str:
         """What becomes of the parts that are done, if it is stopped."""
         if self._path is None:
             return "with resume=FILE the same call goes on from the parts that are done"
         return f"the same call goes on with the parts that are not in {self._path}"
+
+    def close(self) -> None:
+        """Leaves the file to others."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _opened(path: str) -> BufferedRandom:
+    """The file, which is made if there is none, and is kept from others while it is open."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError("it is no ordinary file")
+    file = open(path, "a+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError("another exploration has it") from None
+    file.seek(0)
+    return file
+
+
+def _part_of(line: str, count: int) -> tuple[int, str]:
+    """The number of a part that is done, and what it found."""
+    noted = json.loads(line)
+    part = noted.get("part") if isinstance(noted, dict) else None
+    if type(part) is not int or not 0 <= part < count or not isinstance(noted.get("found"), dict):
+        raise ValueError(f"{line[:40]!r} is no part of it")
+    return part, json.dumps(noted["found"])

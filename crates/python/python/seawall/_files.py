@@ -5,17 +5,19 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable, Union
+from typing import Any, Callable, Optional, Union
 
+from ._said import path_of
 from ._seawall import Error
 
 Record = dict[str, Any]
 
 
-def is_parquet(path: Union[None, str, os.PathLike[str]]) -> bool:
-    return path is not None and os.fspath(path).endswith(".parquet")
+def is_parquet(path: Optional[str]) -> bool:
+    return path is not None and path.endswith(".parquet")
 
 
 def split(text: str) -> list[str]:
@@ -25,17 +27,20 @@ def split(text: str) -> list[str]:
 
 def lines_of(path: Union[str, os.PathLike[str]]) -> list[str]:
     """The records of a file, as lines of JSON."""
+    path = path_of("path", path)
     try:
         if is_parquet(path):
             return [json.dumps(record) for record in parquet_records(Path(path))]
+        if stat.S_ISCHR(os.stat(path).st_mode):
+            raise ValueError("it is a device, which may have no end")
         lines = split(Path(path).read_text())
         for number, line in enumerate(lines, 1):
             if not isinstance(json.loads(line), dict):
                 raise ValueError(f"line {number} is no record")
         return lines
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Error(
-            f"cannot read {os.fspath(path)} ({error}): give a file of records, .jsonl or .parquet"
+            f"cannot read {path} ({error}): give a file of records, .jsonl or .parquet"
         ) from error
 
 

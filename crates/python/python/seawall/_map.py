@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from typing import Any, NoReturn, Optional, SupportsIndex, TypeVar, Union
 
+from ._said import article, shown
 from ._seawall import Block, Error, PoolFile
 
 Key = Union[bytes, str]
@@ -183,8 +184,4 @@ def bytes_of(key: Key) -> bytes:
         return str.encode(key)
     if isinstance(key, bytes):
         return key
-    raise TypeError(f"a key is bytes or text, and {key!r} is neither")
-
-
-def article(kind: type) -> str:
-    return f"an {kind.__name__}" if kind.__name__[0] in "aeiou" else f"a {kind.__name__}"
+    raise TypeError(f"a key is bytes or text, and {shown(key)} is neither")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Union
 
 from . import _seawall
+from ._said import shown, text_of
 
 What = Literal[
     "designs", "workloads", "kernels", "machines", "figures", "models", "mixes", "corpus",
@@ -66,7 +67,8 @@ def machine(name: Union[str, os.PathLike[str]], /, **changes: object) -> Machine
 
     Raises ``Error`` where there is no such machine or number, or where the machine makes no sense.
     """
-    text = Machine(_with(os.fspath(name) if isinstance(name, os.PathLike) else name, changes))
+    name = text_of("name", name) if isinstance(name, os.PathLike) else name
+    text = Machine(_with(name, changes))
     _seawall.machine(text)
     return text
 
@@ -85,14 +87,18 @@ def list(what: What, /) -> builtins.list[str]:
     """The names of all designs, workloads, kernels, machines, figures, models, mixes, experiments,
     litmus tests, applications, or cases of the corpus."""
     if not isinstance(what, str):
-        raise TypeError(f"{what!r} is no list; give a text, as 'designs'")
-    return _seawall.names(what)
+        raise TypeError(f"{shown(what)} is no list; give a text, as 'designs'")
+    return _seawall.names(text_of("what", what))
 
 
 def _with(name: str, changes: Mapping[str, object]) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"{name!r} is no name; give a text")
-    return ":".join([name, *_settings("", changes)])
+        raise TypeError(f"{shown(name)} is no name; give a text")
+    try:
+        settings = _settings("", changes)
+    except RecursionError:
+        raise _seawall.Error(f"the numbers of {name} are tables without an end") from None
+    return text_of("name", ":".join([name, *settings]))
 
 
 def _settings(before: str, changes: Mapping[str, object]) -> builtins.list[str]:
@@ -101,7 +107,7 @@ def _settings(before: str, changes: Mapping[str, object]) -> builtins.list[str]:
         if isinstance(value, Mapping):
             settings += _settings(f"{before}{key}.", value)
         else:
-            settings.append(f"{before}{key}={_toml(value)}")
+            settings.append(f"{before}{key}={text_of(key, _toml(value))}")
     return settings
 
 
@@ -112,6 +118,6 @@ def _toml(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return f"'{value}'"
-    return str(value)
+    return text_of("a number", value)
 
 

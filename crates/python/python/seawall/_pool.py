@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Literal, Optional, TypeVar, Union
+from typing import Literal, Optional, TypeVar
 from weakref import WeakValueDictionary
 
+from ._call import Path, check_types
 from ._map import OfProcess, PoolMap
+from ._said import check_number, path_of, shown, text_of
 from ._seawall import Block, Error, PoolFile
 from ._typed import TypedMap
 
@@ -18,7 +20,7 @@ OPEN: WeakValueDictionary[str, Pool] = WeakValueDictionary()
 
 
 def open(
-    path: Union[str, os.PathLike[str]],
+    path: Path,
     /,
     *,
     bytes_max: Optional[int] = None,
@@ -37,16 +39,19 @@ def open(
         only on persistent memory), ``page`` (a power failure, by ``msync``), ``none`` [default:
         what fits the file; ``Pool.durability`` says it]
     """
-    if domain is not None and not isinstance(domain, str):
-        raise TypeError(f"domain is {domain!r}; give 'line', 'page' or 'none'")
+    check_types(open, locals())
+    check_number("bytes_max", bytes_max)
+    check_number("log_bytes", log_bytes)
+    path = path_of("path", path)
     place = os.path.realpath(path)
+    domain_name = None if domain is None else text_of("domain", domain)
     try:
-        pool = Pool(PoolFile(path, bytes_max, log_bytes, domain))
+        pool = Pool(PoolFile(path, bytes_max, log_bytes, domain_name))
     except Error as error:
         other = OPEN.get(place)
         if other is not None and other._file.is_open():
             raise Error(
-                f"{os.fspath(path)} is open in this process already: go on with that pool, or close it"
+                f"{path} is open in this process already: go on with that pool, or close it"
             ) from error
         raise
     OPEN[place] = pool
@@ -73,11 +78,11 @@ class Maps(OfProcess, Mapping[str, "PoolMap"]):
 
     def _name(self, name: str) -> str:
         if not isinstance(name, str):
-            raise TypeError(f"a map has a name, and {name!r} is no text")
+            raise TypeError(f"a map has a name, and {shown(name)} is no text")
         try:
             return self._file.name(name)
         except UnicodeEncodeError:
-            raise Error(f"{name!r} is no text that UTF-8 has; name a map otherwise") from None
+            raise Error(f"{shown(name)} is no text that UTF-8 has; name a map otherwise") from None
 
     def __getitem__(self, name: str) -> PoolMap:
         return PoolMap(self._file, self._block, self._name(name))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Union
 
 from . import _seawall
+from ._said import shown, text_of
 
 #: A command as one types it, or its words.
 Command = Union[str, Sequence[Union[str, int, "os.PathLike[str]"]]]
@@ -51,8 +52,8 @@ def typed(command: Command) -> str:
         return command
     for word in command:
         if not isinstance(word, (str, int, os.PathLike)):
-            raise TypeError(f"a command has {word!r}; give texts, whole numbers and paths")
-    words = [str(word) if isinstance(word, int) else os.fspath(word) for word in command]
+            raise TypeError(f"a command has {shown(word)}; give texts, whole numbers and paths")
+    words = [text_of("a word of the command", word) for word in command]
     if not words:
         raise _seawall.Error("a command has no words: give the program and its arguments")
     # Braces mean nothing in such a command, and {pool} is often there.

@@ -19,6 +19,7 @@ from . import _points, _seawall
 from ._call import Follower, Interrupted, Path, Progress, check_types, follower, interruptible
 from ._crew import Crew, Workers, check_workers, crew_of
 from ._files import is_parquet, parquet_writer
+from ._said import check_number, path_of, shown
 from ._table import Table
 
 if TYPE_CHECKING:
@@ -74,13 +75,15 @@ def sweep(
     """
     check_types(sweep, locals())
     check_workers(executor, client)
+    check_number("jobs", jobs)
     name, text = _named(experiment)
+    out, plot, html = _path("out", out), _path("plot", plot), _path("html", html)
     parquet = out if is_parquet(out) else None
     if parquet is not None:
         _check_others(parquet, {"plot": plot, "html": html})
         with interruptible("sweep"):
             parquet_writer()
-        out = os.path.splitext(os.fspath(parquet))[0] + ".jsonl"
+        out = os.path.splitext(parquet)[0] + ".jsonl"
     follow, show = follower(progress, "sweep")
     with interruptible("sweep"):
         file = _seawall.SweepFile(name, text, out, jobs, (plot, html), show)
@@ -109,10 +112,19 @@ def sweep(
 def _named(experiment: Experiment) -> tuple[str, Optional[str]]:
     """The name of an experiment, and its description if it is not in a file."""
     if isinstance(experiment, Mapping):
-        return "sweep", json.dumps(_plain(experiment, "experiment"))
+        try:
+            return "sweep", json.dumps(_plain(experiment, "experiment"))
+        except RecursionError:
+            raise _seawall.Error("experiment is a dictionary without an end") from None
+        except ValueError as error:
+            raise _seawall.Error(f"experiment has what is no number ({error})") from None
     if not isinstance(experiment, (str, os.PathLike)):
-        raise TypeError(f"experiment is {experiment!r}; give a name, a path or a dictionary")
-    return os.fspath(experiment), None
+        raise TypeError(f"experiment is {shown(experiment)}; give a name, a path or a dictionary")
+    return path_of("experiment", experiment), None
+
+
+def _path(name: str, value: Optional[Path]) -> Optional[str]:
+    return None if value is None else path_of(name, value)
 
 
 def _plain(value: Any, where: str) -> object:
@@ -126,15 +138,15 @@ def _plain(value: Any, where: str) -> object:
         return value
     if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
         return [_plain(inner, f"{where}[{at}]") for at, inner in enumerate(value)]
-    raise TypeError(f"{where} is {value!r}; give a number, a text, a list or a dictionary")
+    raise TypeError(f"{where} is {shown(value)}; give a number, a text, a list or a dictionary")
 
 
-def _check_others(parquet: Path, others: Mapping[str, Optional[Path]]) -> None:
+def _check_others(parquet: str, others: Mapping[str, Optional[str]]) -> None:
     """Refuses a file that would be written over another one."""
     for name, other in others.items():
         if other is not None and os.path.realpath(other) == os.path.realpath(parquet):
             raise _seawall.Error(
-                f"out and {name} name the same file, {os.fspath(parquet)}: name another one"
+                f"out and {name} name the same file, {parquet}: name another one"
             )
 
 

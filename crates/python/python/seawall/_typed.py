@@ -11,7 +11,8 @@ import struct
 import typing
 from typing import Any, Generic, Optional, TypeVar
 
-from ._map import Key, Map, article
+from ._map import Key, Map
+from ._said import article, shown
 from ._seawall import Block, Error, PoolFile
 
 V = TypeVar("V")
@@ -35,7 +36,7 @@ class Schema(Generic[V]):
 
     def __init__(self, kind: type[V]) -> None:
         if not isinstance(kind, type):
-            raise TypeError(f"records are of a dataclass or {one_of()}, and {kind!r} is no type")
+            raise TypeError(f"records are of a dataclass or {one_of()}, and {shown(kind)} is no type")
         self._kind = kind
         self._is_single = kind in FORMATS
         self._name = kind.__name__
@@ -61,7 +62,7 @@ class Schema(Generic[V]):
         if self._is_single:
             return self._written(VALUE, self._kind, record)
         if type(record) is not self._kind:
-            raise TypeError(f"a record is a {self._name}, and {record!r} is none")
+            raise TypeError(f"a record is a {self._name}, and {shown(record)} is none")
         data = self._joined(record)
         again = self._make([getattr(record, name) for name, _ in self._fields])
         if self._joined(again) != data:
@@ -80,7 +81,7 @@ class Schema(Generic[V]):
     def _written(self, name: str, of: type, value: Any) -> bytes:
         is_whole = of is float and type(value) is int
         if type(value) is not of and not is_whole:
-            raise TypeError(f"{name} is {article(of)}, and {value!r} is {article(type(value))}")
+            raise TypeError(f"{name} is {article(of)}, and {shown(value)} is {article(type(value))}")
         form = FORMATS[of]
         try:
             if form is None:
@@ -88,7 +89,7 @@ class Schema(Generic[V]):
                 return LENGTH.pack(len(data)) + data
             return form.pack(value)
         except (struct.error, OverflowError):
-            what, bits = (value, 64) if form is not None else ("too long", LENGTH.size * 8)
+            what, bits = (shown(value), 64) if form is not None else ("too long", LENGTH.size * 8)
             raise OverflowError(f"{name} is {what}, and {bits} bits hold less") from None
         except UnicodeEncodeError:
             raise ValueError(f"{name} is {value!r}, which is no text that UTF-8 has") from None

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// What the results of a command that was stopped go to: the name of the file with this behind it.
 const PARTIAL: &str = ".partial";
+/// In longer descriptions no machines are looked for.
+const SEARCHED_BYTES_MAX: u64 = 16 << 20;
 /// The endings of what is written into folders.
 const ENDINGS: [&str; 2] = ["svg", "md"];
 
@@ -233,7 +235,9 @@ impl Files {
     pub fn reads(mut self, by: &str, path: impl AsRef<Path>) -> Files {
         let path = path.as_ref();
         self.claim(by, path, Use::Read);
-        let is_description = path.extension().is_some_and(|end| end == "toml");
+        let is_short = |it: fs::Metadata| it.is_file() && it.len() <= SEARCHED_BYTES_MAX;
+        let is_description = path.extension().is_some_and(|end| end == "toml")
+            && fs::metadata(path).is_ok_and(is_short);
         let text = is_description.then(|| fs::read_to_string(path).ok()).flatten();
         let described = text.and_then(|text| text.parse::<toml::Table>().ok());
         let mut named = Vec::new();

@@ -3,6 +3,8 @@
 
 use super::{MACHINES, Machine, MachineError};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// An earlier name of a machine, and its present one.
@@ -112,9 +114,31 @@ fn base_machine(name: &str) -> Result<Machine, MachineError> {
         let known: Vec<&str> = MACHINES.iter().map(|(known, _)| *known).collect();
         return Err(MachineError::Unknown { name: name.into(), known: known.join(", ") });
     }
-    let text = std::fs::read_to_string(path)
+    let text = read_description(path)
         .map_err(|source| MachineError::Read { path: name.into(), source })?;
     Machine::parse(name, &text)
+}
+
+/// The most bytes of a file that describes a machine or an experiment.
+const DESCRIPTION_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads a file that describes a machine or an experiment, and waits for no other end of it.
+///
+/// # Errors
+/// That of the system, no ordinary file, or one of more than 16 MiB.
+pub fn read_description(path: &Path) -> io::Result<String> {
+    let wrong = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    if !std::fs::metadata(path)?.is_file() {
+        return wrong("it is no ordinary file; give one of text".into());
+    }
+    let mut text = String::new();
+    File::open(path)?.take(DESCRIPTION_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > DESCRIPTION_BYTES_MAX {
+        return wrong(format!(
+            "it has more than {DESCRIPTION_BYTES_MAX} bytes; give a shorter one"
+        ));
+    }
+    Ok(text)
 }
 
 /// The settings of `KEY=VALUE:..`.

@@ -10,7 +10,7 @@ use crate::commands::kernels::{KERNEL_BASELINE, sizes};
 use crate::commands::similar::tip;
 use crate::engine::options::{CRASHES_MAX, in_range, once, threads_of};
 use crate::{KernelSize, LabError};
-use seawall_sim::{Choice, Machine, toml_in_words};
+use seawall_sim::{Choice, Machine, read_description, toml_in_words};
 use seawall_workloads::KernelEntry;
 use serde::Deserialize;
 use std::error::Error;
@@ -261,7 +261,7 @@ impl SweepFile {
             let known: Vec<&str> = EXPERIMENTS.iter().map(|(known, _)| *known).collect();
             return Err(SweepError::Unknown { name: name.into(), known: known.join(", ") });
         }
-        let text = std::fs::read_to_string(path)
+        let text = read_description(path)
             .map_err(|source| SweepError::Read { path: name.into(), source })?;
         SweepFile::parse(name, &text)
     }

@@ -149,9 +149,13 @@ impl SweepRecord {
     pub(super) fn read(line: &str) -> Result<SweepRecord, String> {
         let record: SweepRecord =
             serde_json::from_str(line).map_err(|error| format!("it is no record: {error}"))?;
-        match record.version == env!("CARGO_PKG_VERSION") {
-            true => Ok(record),
-            false => Err(format!("it was written by version {}", record.version)),
+        if record.version != env!("CARGO_PKG_VERSION") {
+            return Err(format!("it was written by version {}", record.version));
+        }
+        let mut cycles = record.stall_cycles.values().filter_map(Value::as_u64);
+        match cycles.try_fold(0, u64::checked_add) {
+            Some(_) => Ok(record),
+            None => Err("it has more cycles than 64 bits hold".to_owned()),
         }
     }
 
