@@ -156,14 +156,20 @@ impl Block {
         let State::Open(changes) = state else {
             return Err(Failure::new("this transaction is not open").into());
         };
-        // Frees what the frames hold when the turn is given, as that may call back.
-        let _entry = lock(&self.entry).take();
+        // Freed when the turn is given, as what the frames hold may call back.
+        let entry = lock(&self.entry).take();
         let turn = file.leave();
         let made = match kind {
             None if changes.len() > 0 => file.with(py, |pool| changes.make(pool)),
             _ => Ok(()),
         };
         drop(turn);
+        if let Some(entry) = entry
+            && kind.is_some()
+            && entry.frames.are_dropped(py)?
+        {
+            file.say_dropped(py, changes.len());
+        }
         Ok(made.map(|()| false)?)
     }
 
@@ -187,11 +193,6 @@ impl Drop for Block {
             return;
         }
         drop(file.leave());
-        let lost = changes.len();
-        Python::try_attach(|py| {
-            if lost > 0 {
-                PyErr::from(file.dropped(lost)).write_unraisable(py, None);
-            }
-        });
+        Python::try_attach(|py| file.say_dropped(py, changes.len()));
     }
 }

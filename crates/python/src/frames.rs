@@ -16,9 +16,13 @@ use std::collections::HashSet;
 /// `inspect`'s `CO_GENERATOR`, `CO_COROUTINE` and `CO_ASYNC_GENERATOR`.
 const CAN_STAND_STILL: u32 = 0x20 | 0x80 | 0x200;
 
-/// The calls that had not returned when a block was entered, the innermost first.
-#[derive(Default)]
-pub(crate) struct Frames(Vec<Py<PyAny>>);
+/// The calls that had not returned when a block was entered.
+pub(crate) struct Frames {
+    /// Without those of contextlib and what it called; the innermost first.
+    calls: Vec<Py<PyAny>>,
+    /// The function of the innermost context manager of contextlib that had the block entered.
+    manager: Option<Py<PyAny>>,
+}
 
 /// The calls that have not returned, the innermost first.
 fn stack(py: Python<'_>) -> PyResult<impl Iterator<Item = PyResult<Bound<'_, PyAny>>>> {
@@ -50,8 +54,24 @@ fn is_of_contextlib(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 impl Frames {
     pub(crate) fn now(py: Python<'_>) -> PyResult<Frames> {
-        let frames = stack(py)?.map(|frame| frame.map(Bound::unbind));
-        Ok(Frames(frames.collect::<PyResult<_>>()?))
+        let (mut calls, mut manager) = (Vec::new(), None);
+        let mut frames = stack(py)?.peekable();
+        while let Some(frame) = frames.next() {
+            let frame = frame?;
+            if is_of_contextlib(&frame)? {
+                continue;
+            }
+            let is_called = match frames.peek() {
+                Some(Ok(caller)) => is_of_contextlib(caller)? && can_stand_still(&frame)?,
+                _ => false,
+            };
+            if is_called {
+                manager.get_or_insert(frame.unbind());
+            } else {
+                calls.push(frame.unbind());
+            }
+        }
+        Ok(Frames { calls, manager })
     }
 
     /// Whether this call is inside the block; if not, where that stands.
@@ -59,18 +79,18 @@ impl Frames {
         let mut calls = Vec::new();
         for frame in stack(py)? {
             let frame = frame?;
-            if self.0.first().is_some_and(|innermost| frame.is(innermost)) {
+            if self.calls.first().is_some_and(|innermost| frame.is(innermost)) {
                 return Ok(None);
             }
             calls.push(frame);
         }
         let called: HashSet<_> = calls.iter().map(Bound::as_ptr).collect();
-        for (at, frame) in self.0.iter().enumerate() {
+        for frame in &self.calls {
             let frame = frame.bind(py);
             if called.contains(&frame.as_ptr()) {
                 return Ok(None);
             }
-            if can_stand_still(frame)? && !self.is_called_by_contextlib(py, at)? {
+            if can_stand_still(frame)? {
                 return place(frame).map(Some);
             }
         }
@@ -79,26 +99,20 @@ impl Frames {
 
     /// Where the block stands.
     pub(crate) fn place(&self, py: Python<'_>) -> PyResult<String> {
-        for frame in &self.0 {
-            if !is_of_contextlib(frame.bind(py))? {
-                return place(frame.bind(py));
-            }
-        }
-        Ok("a place without Python".to_owned())
+        let innermost = self.calls.first().map(|frame| place(frame.bind(py)));
+        innermost.unwrap_or_else(|| Ok("a place without Python".to_owned()))
     }
 
-    fn is_called_by_contextlib(&self, py: Python<'_>, at: usize) -> PyResult<bool> {
-        for frame in self.0.iter().skip(at).take(2) {
-            if is_of_contextlib(frame.bind(py))? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Whether a context manager ends that contextlib does not end, as nobody has it any more.
+    pub(crate) fn are_dropped(&self, py: Python<'_>) -> PyResult<bool> {
+        let Some(manager) = &self.manager else { return Ok(false) };
+        let caller = manager.bind(py).getattr(intern!(py, "f_back"))?;
+        Ok(caller.is_none() || !is_of_contextlib(&caller)?)
     }
 
     /// Whether one of the calls can.
     pub(crate) fn can_stand_still(&self, py: Python<'_>) -> PyResult<bool> {
-        for frame in &self.0 {
+        for frame in &self.calls {
             if can_stand_still(frame.bind(py))? {
                 return Ok(true);
             }
@@ -107,7 +121,7 @@ impl Frames {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Py<PyAny>> {
-        self.0.iter()
+        self.calls.iter().chain(&self.manager)
     }
 }
 

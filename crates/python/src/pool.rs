@@ -102,13 +102,16 @@ impl PoolFile {
         ))
     }
 
-    /// What is said of a block that nobody can leave any more.
-    pub(crate) fn dropped(&self, changes: usize) -> Failure {
-        Failure::new(format!(
-            "a transaction of {} was dropped before its block was left, and {changes} changes with \
-             it: begin it by `with`",
-            self.path.display()
-        ))
+    /// Tells of a block that nobody can leave any more, where Python tells of what nobody catches.
+    pub(crate) fn say_dropped(&self, py: Python<'_>, changes: usize) {
+        if changes > 0 {
+            let failure = Failure::new(format!(
+                "a transaction of {} was dropped before its block was left, and {changes} changes \
+                 with it: begin it by `with`",
+                self.path.display()
+            ));
+            PyErr::from(failure).write_unraisable(py, None);
+        }
     }
 
     /// Where this call is made, and the open block.

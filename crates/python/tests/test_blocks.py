@@ -298,14 +298,30 @@ def test_a_transaction_that_is_dropped_in_its_block_says_what_is_lost(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda it: said.append(str(it.exc_value)))
-    dropped: Optional[seawall.Transaction] = pool.transaction()
-    assert dropped is not None
-    dropped.__enter__()
-    pool["m"]["k"] = b"v"
-    dropped = None
-    pool["m"]["plain"] = b"1"
-    assert dict(pool["m"].items()) == {b"plain": b"1"}
-    assert len(said) == 1 and "dropped before its block was left, and 1 changes with it" in said[0]
+
+    @contextlib.contextmanager
+    def made() -> Iterator[None]:
+        with pool.transaction():
+            yield
+
+    def generator() -> Iterator[None]:
+        with made():
+            pool["m"]["k"] = b"v"
+            yield
+
+    for number, make in enumerate((pool.transaction, made), 1):
+        dropped: Any = make()
+        dropped.__enter__()
+        pool["m"]["k"] = b"v"
+        dropped = None
+        pool["m"]["plain"] = b"1"
+        assert dict(pool["m"].items()) == {b"plain": b"1"}
+        assert len(said) == number
+        assert "dropped before its block was left, and 1 changes with it" in said[-1]
+    for _ in generator():
+        break
+    gc.collect()
+    assert len(said) == 2, "a generator that is dropped changes nothing"
 
 
 def test_wherever_a_signal_ends_a_block_a_change_after_it_is_kept_or_refused(
