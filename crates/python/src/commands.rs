@@ -185,9 +185,11 @@ fn option(command: &Command, arg: &Arg) -> Value {
 fn kind(arg: &Arg) -> &'static str {
     let of = arg.get_value_parser().type_id();
     let is_any = |types: &[TypeId]| types.iter().any(|it| of == *it);
+    let of_numbers =
+        [TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<u8>(), TypeId::of::<usize>()];
     if arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "COMMAND")) {
         "command"
-    } else if is_any(&[TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<usize>()]) {
+    } else if is_any(&of_numbers) {
         "int"
     } else if is_any(&[TypeId::of::<f64>()]) {
         "float"
