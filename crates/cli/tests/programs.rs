@@ -125,7 +125,7 @@ impl Place {
         let program = format!("./{name} run {{pool}} {numbers} {flaw}");
         let check = format!("./{name} check {{pool}} {flaw}");
         // What is sound need not be tried to its end.
-        let seconds = if code == 0 { "5" } else { "120" };
+        let seconds = if code == 0 { "20" } else { "120" };
         let words = ["explore", "--program", &program, "--check", &check, "--seconds", seconds];
         self.run(code, &[&words[..], more].concat())
     }

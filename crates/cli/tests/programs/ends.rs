@@ -151,12 +151,13 @@ fn holes_of_a_pool_stay_holes_and_cost_nothing() {
     let usual = ["--program", "./holes run {pool}", "--check", "./holes check {pool}"];
     let explored = place.run(0, &[&["explore", "--models", "px86"], &usual[..]].concat());
     assert!(!explored.contains("FAILS"), "{explored}");
-    for from in ["start", "threads"] {
+    // What the caches of a machine can have is there when measuring begins.
+    for (from, most) in [("start", 1 << 20), ("threads", 65 << 20)] {
         let words = ["compare", "--designs", "clwb", "--crashes", "5", "--from", from];
         let table = place.run(0, &[&words[..], &usual, &["--json", "r"]].concat());
         assert!(table.contains("none broke"), "{table}");
         let record = fs::read_to_string(place.folder.path().join("r")).unwrap();
         let record: serde_json::Value = serde_json::from_str(&record).unwrap();
-        assert!(record["pm_bytes"].as_u64().unwrap() < 1 << 20, "{from}: {record}");
+        assert!(record["pm_bytes"].as_u64().unwrap() < most, "{from}: {record}");
     }
 }

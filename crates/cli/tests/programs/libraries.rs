@@ -115,7 +115,7 @@ fn a_program_on_libseawall_is_crashed_and_explored() {
         ["compare", "--program", "./phonebook {pool} fill 4 12", "--designs", "clwb,lbpp,hops"];
     let table = place.run(0, &[&run[..], &check, &["--crashes", "12"]].concat());
     assert!(table.contains("none broke"), "{table}");
-    let run = ["explore", "--program", "./phonebook {pool} fill 1 2", "--seconds", "5"];
+    let run = ["explore", "--program", "./phonebook {pool} fill 1 2", "--seconds", "40"];
     let more = ["--prepare", "./phonebook {pool} list", "--models", "px86"];
     let sound = place.run(0, &[&run[..], &check, &more].concat());
     assert!(sound.contains("recovery handled every image"), "{sound}");

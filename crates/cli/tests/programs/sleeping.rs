@@ -39,7 +39,7 @@ fn explored(place: &Place, way: &str, threads: u32, flaw: u32, code: i32) -> Str
     let is_long_run = std::env::var_os("SEAWALL_LONG").is_some();
     let seconds = match code {
         0 if is_long_run => "10",
-        0 => "1",
+        0 => "6",
         _ => "120",
     };
     let words = ["explore", "--program", &program, "--check", &check, "--seconds", seconds];

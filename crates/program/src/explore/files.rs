@@ -56,7 +56,7 @@ pub(crate) fn copy_open<E: From<io::Error>>(
 
 /// The first part of a file from `at` on that is no hole; all of the rest where the file system
 /// does not tell.
-pub(crate) fn next_data(file: &File, at: u64) -> io::Result<Option<Range<u64>>> {
+fn next_data(file: &File, at: u64) -> io::Result<Option<Range<u64>>> {
     let end = file.metadata()?.len();
     if at >= end {
         return Ok(None);

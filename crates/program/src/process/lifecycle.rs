@@ -4,9 +4,14 @@ use crate::process::failure::{fail, fail_at};
 use crate::process::pages::pages;
 use crate::process::runtime::runtime;
 use crate::process::{events, explore, image, mapped, regions, stacks, sweep};
+use crate::request::PAGE;
 use crate::spawn::signal_in_words;
 use libc::c_int;
 use seawall_cc::abi;
+
+/// What of a pool is known when measuring begins, whoever has touched it: as much as the caches of
+/// a machine can have.
+const WARM_BYTES: u64 = 64 << 20;
 
 /// The program exits.
 pub(crate) fn exit(code: c_int) -> ! {
@@ -54,8 +59,10 @@ pub(crate) fn begin_region() {
             pages.know_all(thread, at, bytes);
         }
         for pool in regions::pools() {
-            let there = pool.stored().into_iter().chain(sweep::written(pool.at, pool.bytes));
-            there.for_each(|page| pages.know(thread, page, 1));
+            pages.know_all(thread, pool.at, pool.bytes.min(WARM_BYTES));
+            for page in sweep::written(pool.at, pool.bytes) {
+                pages.know(thread, page, PAGE);
+            }
         }
     });
     clear_counters();

@@ -4,7 +4,7 @@
 //! A pool stays mapped when the program unmaps it, so that it is found again, as the page cache
 //! would have it. What the program may not touch faults, as natively.
 
-use crate::explore::files::{next_data, page_of};
+use crate::explore::files::page_of;
 use crate::process::explore;
 use crate::process::failure::{fail_at, refuse};
 use crate::process::pages::pages;
@@ -80,19 +80,6 @@ impl Pool {
     /// What the file has in the page at `at`.
     pub(crate) fn page(&self, at: u64) -> io::Result<Vec<u8>> {
         page_of(&self.file, self.offset_of(at))
-    }
-
-    /// The pages that are no holes of the file.
-    pub(crate) fn stored(&self) -> Vec<u64> {
-        let (mut pages, mut at, end) = (Vec::new(), self.offset, self.offset + self.bytes);
-        while let Ok(Some(part)) = next_data(&self.file, at)
-            && part.start < end
-        {
-            at = part.end.min(end);
-            let first = part.start / PAGE * PAGE;
-            pages.extend((first..at).step_by(PAGE as usize).map(|at| self.at + at - self.offset));
-        }
-        pages
     }
 
     /// The program maps so many bytes of it, maybe once more.

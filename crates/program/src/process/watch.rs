@@ -198,8 +198,11 @@ fn write_pools(pools: &[Pool], first: &Pool, path: &Path, pm: &[u8]) -> io::Resu
         let offset = pool.offset_of(page);
         let from = n * PAGE as usize;
         let Some(contents) = pm.get(from..from + PAGE as usize) else { continue };
-        let bytes = length.saturating_sub(offset).min(PAGE) as usize;
-        to.write_all_at(&contents[..bytes], offset)?;
+        // A page that is as the file has it may be a hole.
+        if pool.page(page)? != contents {
+            let bytes = length.saturating_sub(offset).min(PAGE) as usize;
+            to.write_all_at(&contents[..bytes], offset)?;
+        }
     }
     Ok(())
 }
