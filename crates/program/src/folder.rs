@@ -19,18 +19,18 @@ fn folders() -> MutexGuard<'static, Vec<PathBuf>> {
 
 /// A folder for the files of programs, which is removed with all that is in it.
 #[derive(Debug)]
-pub struct Folder(TempDir);
+pub struct ProgramFolder(TempDir);
 
-impl Folder {
+impl ProgramFolder {
     /// An empty one.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn new() -> io::Result<Folder> {
+    pub fn new() -> io::Result<ProgramFolder> {
         let mut known = folders();
         let folder = tempfile::Builder::new().prefix("seawall-").tempdir()?;
         known.push(folder.path().to_owned());
-        Ok(Folder(folder))
+        Ok(ProgramFolder(folder))
     }
 
     /// Where it is.
@@ -39,7 +39,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for ProgramFolder {
     fn drop(&mut self) {
         folders().retain(|known| known != self.path());
     }

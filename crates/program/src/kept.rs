@@ -2,8 +2,8 @@
 //!
 //! The keeper (`process/keeper.rs`) is the process that is started. It starts the program, ends as
 //! the program ends, and before that kills all that the program has started. So it does when it is
-//! asked to, and when the process that has started it is gone, whose [folders](crate::Folder) it
-//! then removes, too.
+//! asked to, and when the process that has started it is gone, whose
+//! [folders](crate::ProgramFolder) it then removes, too.
 
 use crate::folder::Asker;
 use crate::limit::Limit;

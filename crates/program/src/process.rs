@@ -18,6 +18,7 @@ mod mapped;
 mod masks;
 mod pages;
 mod parts;
+mod pool;
 mod profile;
 mod regions;
 mod registers;

@@ -1,5 +1,5 @@
-//! What both sides of an exploration do with files of pools: what it costs follows what is stored in
-//! a file, and not its length.
+//! What both sides of an exploration do with files of pools: what it costs follows what is stored
+//! in a file, and not its length.
 
 use crate::request::PAGE;
 use rustix::fs::{SeekFrom, seek};

@@ -3,6 +3,7 @@
 use crate::process::events::{self, charge, finish, settle};
 use crate::process::failure::{self, refuse};
 use crate::process::lifecycle;
+use crate::process::mapped as files;
 use crate::process::pages::pages;
 use crate::process::regions;
 use crate::process::runtime::{Thread, runtime};
@@ -273,18 +274,18 @@ extern "C" fn futex_wake(at: u64, most: u64) -> u64 {
 
 extern "C" fn protect(at: u64, bytes: usize, protection: c_int) -> i64 {
     simulated();
-    crate::process::mapped::protect(at, bytes as u64, protection)
+    files::protect(at, bytes as u64, protection)
 }
 
 extern "C" fn resize(fd: c_int, bytes: i64) -> c_int {
     simulated();
-    u64::try_from(bytes).is_ok_and(|bytes| crate::process::mapped::resize(fd, bytes)).into()
+    u64::try_from(bytes).is_ok_and(|bytes| files::resize(fd, bytes)).into()
 }
 
 extern "C" fn empty(fd: c_int, offset: i64, bytes: i64) {
     simulated();
     let number = |number: i64| u64::try_from(number).unwrap_or(0);
-    crate::process::mapped::empty(fd, &(number(offset)..number(offset.saturating_add(bytes))));
+    files::empty(fd, &(number(offset)..number(offset.saturating_add(bytes))));
 }
 
 extern "C" fn end_by(signal: c_int) {

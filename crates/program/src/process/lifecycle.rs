@@ -23,6 +23,7 @@ pub(crate) fn exit(code: c_int) -> ! {
         if let Some(profile) = runtime.profile.get() {
             profile.leave(thread);
         }
+        mapped::open_all();
         sweep::sweep(thread);
         if explore::is_run() {
             mapped::check_names();

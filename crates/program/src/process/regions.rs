@@ -1,9 +1,9 @@
 //! Where the program's memory is: pools, heap and other mappings, all at fixed addresses.
 //!
-//! A shared mapping of a file is a [pool](Pool). It is mapped privately, so that the file stays as it
-//! is: what is durable is the machine's to say.
+//! A shared mapping of a file is a [pool](Pool). It is mapped privately, so that the file stays as
+//! it is: what is durable is the machine's to say.
 
-pub(crate) use crate::process::mapped::Pool;
+use crate::process::pool::{self, Pool, READS_AND_WRITES};
 use crate::process::runtime::runtime;
 use crate::process::sweep::written;
 use crate::request::{PAGE, Persistent};
@@ -32,8 +32,6 @@ struct Regions {
     next_pool: Cell<u64>,
     heap_end: Cell<u64>,
     next_other: Cell<u64>,
-    /// Whether the program may not write to all that it has mapped of pools.
-    is_restricted: Cell<bool>,
 }
 
 struct Static(Regions);
@@ -47,7 +45,6 @@ static REGIONS: Static = Static(Regions {
     next_pool: Cell::new(POOLS),
     heap_end: Cell::new(HEAP),
     next_other: Cell::new(OTHERS),
-    is_restricted: Cell::new(false),
 });
 
 /// The pools that the program has mapped, in that order.
@@ -64,14 +61,12 @@ pub(crate) fn pools_of(fd: c_int) -> Vec<Pool> {
     pools().into_iter().filter(|pool| Some(pool.number) == number).collect()
 }
 
-/// There is a part of a pool that the program may not write to.
-pub(crate) fn restrict() {
-    REGIONS.0.is_restricted.set(true);
-}
-
-/// Whether there is one.
-pub(crate) fn is_restricted() -> bool {
-    REGIONS.0.is_restricted.get()
+/// Lets the process itself write to the page at `at`, if it is a pool's.
+pub(crate) fn let_write(at: u64) {
+    if pool::is_restricted() && pool_at(at).is_some() {
+        let page = at / PAGE * PAGE;
+        pool::set(page..page + PAGE, READS_AND_WRITES);
+    }
 }
 
 /// The pool that is mapped at `at`.
@@ -131,7 +126,7 @@ pub(crate) fn map(
     let regions = &REGIONS.0;
     let described = is_pool.then(|| describe(fd)).flatten();
     if let Some((number, _)) = &described {
-        if !may_map(fd, protection) {
+        if protection & libc::PROT_WRITE != 0 && !is_writable(fd) {
             return -i64::from(libc::EACCES);
         }
         let mapped = regions.pools.borrow();
@@ -154,6 +149,7 @@ pub(crate) fn map(
         private |= libc::MAP_NORESERVE;
     }
     // A pool stays mapped, but what the program has locked by its descriptor does not stay so.
+    let is_writable = is_pool && is_writable(fd);
     let own = is_pool.then(|| File::open(format!("/proc/self/fd/{fd}"))).transpose();
     let Ok(own) = own else { return -i64::from(libc::EACCES) };
     let fd = own.as_ref().map_or(fd, File::as_raw_fd);
@@ -168,7 +164,8 @@ pub(crate) fn map(
     if let (Some((number, path)), Some(file)) = (described, own) {
         let (file, maps, offset) = (Rc::new(file), Rc::default(), offset as u64);
         let cut = Rc::new(Cell::new(u64::MAX));
-        let pool = Pool { path, file, number, at, bytes: length, offset, maps, cut };
+        let bytes = length;
+        let pool = Pool { path, file, is_writable, number, at, bytes, offset, maps, cut };
         regions.pools.borrow_mut().push(pool.clone());
         crate::process::explore::overlay(&pool);
         pool.open(length, protection);
@@ -211,14 +208,10 @@ pub(crate) fn mapped(fd: c_int, offset: i64, bytes: u64) -> Option<(u64, u64)> {
     Some((at, bytes.min(left).min(pool.at + pool.bytes - at)))
 }
 
-/// Whether an open file may be mapped shared like this.
-fn may_map(fd: c_int, protection: c_int) -> bool {
+/// Whether the program may write to an open file.
+fn is_writable(fd: c_int) -> bool {
     // SAFETY: only asks.
-    match unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_ACCMODE {
-        libc::O_RDWR => true,
-        libc::O_RDONLY => protection & libc::PROT_WRITE == 0,
-        _ => false,
-    }
+    unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_ACCMODE == libc::O_RDWR }
 }
 
 /// Device, inode and path of an open file.

@@ -1,9 +1,9 @@
 //! A last look for stores that nothing saw.
 
 use crate::process::pages::pages;
-use crate::process::regions::Pool;
+use crate::process::pool::Pool;
 use crate::process::runtime::{Thread, runtime};
-use crate::process::{mapped, regions, values};
+use crate::process::{regions, values};
 use crate::request::{PAGE, Persistent};
 use std::fs::File;
 use std::ops::Range;
@@ -20,7 +20,6 @@ pub(crate) fn sweep(thread: &Thread) {
         return;
     }
     thread.comes_to(0);
-    mapped::open_all();
     let gone: Vec<Range<u64>> = regions::pools().iter().map(Pool::behind_end).collect();
     for page in pages().persistent() {
         if gone.iter().any(|gone| gone.contains(&page)) {

@@ -7,7 +7,6 @@
 //! value over, by a store of the thread that found it, and the word is counted as unseen.
 
 use crate::process::failure::refuse;
-use crate::process::mapped;
 use crate::process::masks::bits_of_bytes;
 use crate::process::pages::pages;
 use crate::process::parts::parts;
@@ -24,9 +23,7 @@ pub(crate) fn host_word(at: u64) -> u64 {
 }
 
 fn set_host_word(at: u64, value: u64) {
-    if regions::is_restricted() {
-        mapped::let_write(at);
-    }
+    regions::let_write(at);
     // SAFETY: as above; the machine has a value for the word that differs, so it was written
     // before.
     unsafe { std::ptr::write(at as *mut u64, value) }

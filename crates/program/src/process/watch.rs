@@ -3,7 +3,8 @@
 use crate::explore::files::copy_open;
 use crate::process::failure::fail_at;
 use crate::process::pages::pages;
-use crate::process::regions::{self, Pool};
+use crate::process::pool::Pool;
+use crate::process::regions;
 use crate::process::runtime::SPACE_BYTES;
 use crate::process::runtime::runtime;
 use crate::process::stacks;

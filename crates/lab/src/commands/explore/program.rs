@@ -11,7 +11,7 @@ use crate::commands::program::{
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
 use seawall_program::{
-    ExploredProgram, Folder, From, Half, Limit, ProgramAndCheck, ProgramError, Start, server,
+    ExploredProgram, From, Half, Limit, ProgramAndCheck, ProgramError, ProgramFolder, Start, server,
 };
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -97,7 +97,7 @@ pub(super) fn explore(
     let options = &options.without_repeats();
     options.check()?;
     let limit = Limit::new(stop).within(options.time());
-    let folder = Folder::new().map_err(|error| lab(LabError::Folder { error }))?;
+    let folder = ProgramFolder::new().map_err(|error| lab(LabError::Folder { error }))?;
     let how = ProgramAndCheck { servers: share.servers(), ..how(program, folder.path(), &limit)? };
     let (image, digest) = (how.program.start.image.clone(), digest(&how).map_err(lab)?);
     let replay = options.replay.as_deref().map(Replay::parse).transpose()?;

@@ -10,8 +10,8 @@ use crate::engine::timeline::TRACE_BYTES_MAX;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_program::{
-    CrashAfter, Folder, Judge, Limit, Persistent, ProgramError, Ran, Request, Run, STORES_NOTHING,
-    Start, Timed, server,
+    CrashAfter, Judge, Limit, Persistent, ProgramError, ProgramFolder, Ran, Request, Run,
+    STORES_NOTHING, Start, Timed, server,
 };
 use seawall_sim::{Cycle, SimError};
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ const CHECK_SECONDS: u64 = 60;
 
 /// The files of a command's runs.
 pub(super) struct Bench {
-    folder: Folder,
+    folder: ProgramFolder,
     image: PathBuf,
     /// Parts of the program that are not instrumented.
     pub(super) opaque: Vec<String>,
@@ -40,7 +40,7 @@ pub(super) struct Bench {
 impl Bench {
     /// Takes the image out of the program.
     pub(super) fn new(plan: &ProgramPlan) -> Result<Bench, LabError> {
-        let folder = Folder::new().map_err(|error| LabError::Folder { error })?;
+        let folder = ProgramFolder::new().map_err(|error| LabError::Folder { error })?;
         let embedded = seawall_cc::embedded(&plan.command.path)?;
         if let Judged::ByEntry(entry) = &plan.judged {
             check_entry(&embedded, entry)?;

@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use seawall_cc::Language;
-use seawall_program::{Folder, ProgramError};
+use seawall_program::{ProgramError, ProgramFolder};
 use std::cell::Cell;
 use std::fs;
 use std::io;
@@ -26,7 +26,7 @@ pub(super) struct Built {
 
 /// The folder of the sources, of what is made of them, and of the runs.
 pub(super) struct Workshop {
-    folder: Folder,
+    folder: ProgramFolder,
     /// The command line of seawall, which is this process.
     seawall: PathBuf,
     runs: Cell<usize>,
@@ -36,7 +36,7 @@ impl Workshop {
     /// Refuses a host without a compiler.
     pub(super) fn new() -> Result<Workshop, LabError> {
         seawall_cc::run_compiler(Language::C, ["--version"])?;
-        let folder = Folder::new().map_err(no_folder)?;
+        let folder = ProgramFolder::new().map_err(no_folder)?;
         for (name, text) in HEADERS {
             fs::write(folder.path().join(name), text).map_err(no_folder)?;
         }
