@@ -86,6 +86,66 @@ fn it_stops_when_it_is_told_to() {
     assert!(covered.is_stopped && !covered.is_complete(), "{covered}");
 }
 
+/// Recovery that is stopped after so many times, and from then on says what is no finding.
+struct Cut {
+    runs: AtomicUsize,
+    most: usize,
+}
+
+impl Check for Cut {
+    type Found = u64;
+
+    fn recover(&self, image: &CrashImage) -> Result<u64, String> {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        if run < self.most { Ok(image.load::<u64>(DATA)) } else { Err("it was stopped".into()) }
+    }
+
+    fn judge(&self, _: &u64, _: &CrashPoint) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn is_cut(&self) -> bool {
+        self.runs.load(Ordering::Relaxed) > self.most
+    }
+}
+
+#[test]
+fn what_a_recovery_says_that_was_cut_short_is_no_finding() {
+    for (most, is_whole) in [(0, false), (1, false), (usize::MAX - 1, true)] {
+        let check = Cut { runs: AtomicUsize::new(0), most };
+        let one = Scope::new(&[Model::Px86], 1);
+        let covered = of(&one, |memory| counts(memory, false), check, &());
+        assert!(covered.finding().is_none(), "{most}: {covered}");
+        assert_eq!(covered.is_complete(), is_whole, "{most}: {covered}");
+    }
+}
+
+#[test]
+fn a_run_that_fails_because_all_is_to_stop_is_no_failure() {
+    struct Stopped(AtomicUsize);
+    impl Onlooker for Stopped {
+        fn stops(&self) -> bool {
+            self.0.load(Ordering::Relaxed) == 0
+        }
+    }
+    for (threads, made) in [(1, 0), (2, 0), (2, 2)] {
+        let left = Stopped(AtomicUsize::new(made + 1));
+        let recorder = Recorder::new(Image::new(4096, 64));
+        let record = |schedule: &Schedule| {
+            if left.0.fetch_sub(1, Ordering::Relaxed) <= 1 {
+                left.0.store(0, Ordering::Relaxed);
+                return Err("it was stopped");
+            }
+            let trace = recorder.record(schedule, |memory| counts(memory, false));
+            Ok(Recorded { trace: trace.unwrap(), check: counted() })
+        };
+        let scope = Scope { workers: Some(1), ..Scope::new(&[Model::Px86], threads) };
+        let covered = explore(&scope, record, &left).unwrap();
+        assert!(covered.is_stopped && !covered.is_complete(), "{covered}");
+        assert!(covered.finding().is_none(), "{covered}");
+    }
+}
+
 #[test]
 fn parts_of_the_work_are_not_the_whole() {
     let points = |part| {
