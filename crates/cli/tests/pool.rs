@@ -120,7 +120,7 @@ fn what_is_no_pool_or_cannot_be_read_exits_with_2() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("notes");
     fs::write(&file, "no pool at all, but some text").unwrap();
-    assert!(run(2, "check", &file, &[]).contains("not a seawall pool"));
+    assert!(run(2, "check", &file, &[]).contains("no pool"));
     fs::write(&file, vec![0; 5000]).unwrap();
     assert!(run(2, "info", &file, &[]).contains("cut short"));
     assert!(run(2, "info", folder.path(), &[]).contains("not an ordinary file"));

@@ -2,18 +2,19 @@
 //!
 //! Its header is judged first, and says how much of the file is in use. That is read into memory
 //! and opened there, so recovery runs and leaves the file as it is. The file is locked, because a
-//! file that a program changes cannot be judged.
+//! file that a program changes cannot be judged. Then every structure is looked at whose type the
+//! pool describes; of the others it is said that nobody has looked.
 
 use clap::Args;
+use seawall_collections::fields;
 use seawall_memory::Image;
+use seawall_native::{PoolError, PoolFile};
 use seawall_report::{Experiment, Files, Form, Progress, Report, json_lines};
 use seawall_runtime::pool::{self, Header, HeaderError};
 use seawall_runtime::{AccessError, CHUNK_BYTES, Heap, HeapError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{File, TryLockError};
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,22 +29,14 @@ const HEAD_BYTES: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExamineError {
-    /// It cannot be read.
-    #[error("{path}: {source}; give the path of a pool file that can be read")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It is a folder, a device, or something else.
-    #[error("{path}: not an ordinary file; give the path of a pool file")]
-    NotAFile {
-        /// The file.
-        path: String,
-    },
+    /// It cannot be read, or is no pool file.
+    #[error(transparent)]
+    File(PoolError),
     /// A program works on it.
-    #[error("{path}: in use by another process; end that first, or examine a copy")]
+    #[error(
+        "{path}: in use by another process; end that first, or let it make a copy between two \
+         transactions: one that is made while it works is torn"
+    )]
     InUse {
         /// The file.
         path: String,
@@ -64,6 +57,15 @@ pub enum ExamineError {
         /// What it is instead.
         source: HeaderError,
     },
+}
+
+impl From<PoolError> for ExamineError {
+    fn from(error: PoolError) -> ExamineError {
+        match error {
+            PoolError::InUse { path } => ExamineError::InUse { path },
+            other => ExamineError::File(other),
+        }
+    }
 }
 
 /// Which pool file to examine.
@@ -176,6 +178,10 @@ pub struct HeapReport {
     pub live: u64,
     /// Bytes of pages in use for each live byte.
     pub fragmentation: f64,
+    /// Objects that were looked at, as their types are described.
+    pub objects_seen: u64,
+    /// Whether the root was.
+    pub root_seen: bool,
     /// The objects of each type.
     pub types: Vec<TypeReport>,
 }
@@ -204,9 +210,9 @@ pub struct TypeReport {
 /// When it cannot be read, is in use, or is not a pool of this version. Damage is no error: the
 /// report names it.
 pub fn examine(path: &Path) -> Result<PoolReport, ExamineError> {
-    let opened = Opened::lock(path)?;
-    let (file, file_bytes) = (path.to_owned(), opened.bytes);
-    let head = Image::from_pm(opened.read(HEAD_BYTES)?, 0);
+    let opened = PoolFile::read(path)?;
+    let (file, file_bytes) = (path.to_owned(), opened.bytes()?);
+    let head = Image::from_pm(read(&opened, HEAD_BYTES)?, 0);
     let report = PoolReport { file, file_bytes, damage: None, header: None, heap: None };
     let header = match pool::read(&head, file_bytes) {
         Err(source @ (HeaderError::NotAPool(_) | HeaderError::Version { .. })) => {
@@ -221,7 +227,7 @@ pub fn examine(path: &Path) -> Result<PoolReport, ExamineError> {
         return Ok(report);
     }
     let heap = match Heap::bytes_used(&head, file_bytes) {
-        Ok(used) => examine_heap(opened.read(used)?, &header.name),
+        Ok(used) => examine_heap(read(&opened, used)?, &header.name),
         Err(damage) => Err(damage),
     };
     Ok(match heap {
@@ -230,51 +236,26 @@ pub fn examine(path: &Path) -> Result<PoolReport, ExamineError> {
     })
 }
 
-/// A file that is locked against other programs.
-struct Opened {
-    file: File,
-    name: String,
-    bytes: u64,
-}
-
-impl Opened {
-    fn lock(path: &Path) -> Result<Opened, ExamineError> {
-        let name = path.display().to_string();
-        let unreadable = |source| ExamineError::Unreadable { path: name.clone(), source };
-        let status = std::fs::metadata(path).map_err(unreadable)?;
-        if !status.is_file() {
-            return Err(ExamineError::NotAFile { path: name });
-        }
-        let file = File::open(path).map_err(unreadable)?;
-        match file.try_lock_shared() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(ExamineError::InUse { path: name }),
-            Err(TryLockError::Error(source)) => return Err(unreadable(source)),
-        }
-        let bytes = file.metadata().map_err(unreadable)?.len();
-        Ok(Opened { file, name, bytes })
+/// The first `bytes` of a file, or all if it has no more.
+fn read(file: &PoolFile, bytes: u64) -> Result<Vec<u8>, ExamineError> {
+    let bytes = bytes.min(file.bytes()?);
+    if bytes > EXAMINED_BYTES_MAX {
+        return Err(ExamineError::TooLarge { path: file.name(), bytes });
     }
-
-    /// The first `bytes` of it, or all if it has no more.
-    fn read(&self, bytes: u64) -> Result<Vec<u8>, ExamineError> {
-        let bytes = bytes.min(self.bytes);
-        if bytes > EXAMINED_BYTES_MAX {
-            return Err(ExamineError::TooLarge { path: self.name.clone(), bytes });
-        }
-        let mut pm = vec![0; bytes as usize];
-        let read = self.file.read_exact_at(&mut pm, 0);
-        read.map_err(|source| ExamineError::Unreadable { path: self.name.clone(), source })?;
-        Ok(pm)
-    }
+    let mut pm = vec![0; bytes as usize];
+    let read = file.file().read_exact_at(&mut pm, 0);
+    read.map_err(|source| PoolError::System { path: file.name(), action: "read it", source })?;
+    Ok(pm)
 }
 
 fn examine_heap(pm: Vec<u8>, name: &str) -> Result<HeapReport, HeapError> {
     let bytes = pm.len() as u64;
     let image = Image::from_pm(pm, 0);
-    let dram_bytes = Heap::read(&image, name, bytes)?.dram_bytes();
+    let dram_bytes = Heap::read(&image, name, bytes)?.dram_bytes() + fields::DRAM_BYTES;
     let image = Image::from_pm(image.into_pm(), dram_bytes);
     let (heap, recovered) = Heap::open(&image, name, bytes)?;
     let stats = heap.stats(&image)?;
+    let seen = fields::inspect(&mut heap.join(&image))?;
     Ok(HeapReport {
         threads: heap.threads(),
         log_bytes: heap.log_bytes(),
@@ -287,6 +268,8 @@ fn examine_heap(pm: Vec<u8>, name: &str) -> Result<HeapReport, HeapError> {
         objects: stats.objects,
         live: stats.live,
         fragmentation: stats.fragmentation(),
+        objects_seen: seen.seen,
+        root_seen: seen.has_root,
         types: types_of(&heap, &image)?,
     })
 }
@@ -342,12 +325,41 @@ impl PoolReport {
             (None, None) => format!(
                 "{file}: the header is sound; `seawall run WORKLOAD --recover` checks the rest\n"
             ),
-            (None, Some(heap)) if heap.to_replay + heap.to_undo > 0 => format!(
-                "{file}: sound; opening it will replay {} transactions and undo {}\n",
-                heap.to_replay, heap.to_undo
-            ),
-            (None, Some(_)) => format!("{file}: sound\n"),
+            (None, Some(heap)) => {
+                let pending = match heap.to_replay + heap.to_undo {
+                    0 => String::new(),
+                    _ => format!(
+                        "; opening it will replay {} transactions and undo {}",
+                        heap.to_replay, heap.to_undo
+                    ),
+                };
+                match self.unseen(heap) {
+                    None => format!("{file}: sound{pending}\n"),
+                    Some(unseen) => {
+                        format!("{file}: the heap is sound{pending}; not looked at: {unseen}\n")
+                    }
+                }
+            }
         }
+    }
+
+    /// What of a heap was not looked at, and who can.
+    fn unseen(&self, heap: &HeapReport) -> Option<String> {
+        let root = (!heap.root_seen).then(|| "the root".to_owned());
+        let objects = (heap.objects_seen < heap.objects).then(|| {
+            let unseen = heap.objects - heap.objects_seen;
+            format!("what is in {unseen} of {} objects", heap.objects)
+        });
+        let parts: Vec<String> = root.into_iter().chain(objects).collect();
+        let name = self.header.as_ref().map_or("", |header| &header.name);
+        let who = match name {
+            "libseawall" => "its program, by sw_map_check and sw_omap_check".into(),
+            _ if seawall_any::workload(name).is_ok() => {
+                format!("`seawall run {name} --recover {}`", self.file.display())
+            }
+            _ => "its program".into(),
+        };
+        (!parts.is_empty()).then(|| format!("{}; {who} can", parts.join(" and ")))
     }
 }
 
@@ -366,6 +378,7 @@ impl fmt::Display for PoolReport {
         row("root", format!("{} bytes", heap.root_bytes))?;
         row("chunks", format!("{} of 64 KiB, {} bytes in use", heap.chunks, heap.footprint))?;
         row("live", format!("{} objects in {} bytes", heap.objects, heap.live))?;
+        row("looked at", format!("{} of these objects", heap.objects_seen))?;
         row("fragmentation", format!("{:.2}", heap.fragmentation))?;
         for of_type in &heap.types {
             let row_name = of_type.number.map_or("bytes".into(), |number| format!("type {number}"));
@@ -381,3 +394,6 @@ impl fmt::Display for PoolReport {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "memory",
             "native",
             "runtime",
+            "collections",
             "ribbon",
             "workloads",
             "sim",
