@@ -424,6 +424,39 @@ mod tests {
         assert_eq!(pool.memory(0).load::<u64>(Addr::pm(1 << 20)), 0, "new bytes are zero");
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn holes_behind_what_must_have_space_stay_until_they_are_brought_back() {
+        use std::os::unix::fs::MetadataExt;
+        const KIB: u64 = 1 << 10;
+        let folders = [std::env::temp_dir(), "/dev/shm".into()];
+        for folder in folders.iter().filter_map(|folder| tempfile::tempdir_in(folder).ok()) {
+            let path = folder.path().join("a.pool");
+            let taken = || std::fs::metadata(&path).unwrap().blocks() * 512;
+            let pool = Pool::create(&path, 1024 * KIB, &PoolOptions::default()).unwrap();
+            pool.memory(0).write(Addr::pm(0), &vec![7; 1024 << 10]);
+            pool.memory(0).discard(Addr::pm(512 * KIB), 256 * KIB);
+            drop(pool);
+            let discarded = taken();
+            if discarded > 900 * KIB || !map::can_bring_back() {
+                continue;
+            }
+            let open = |backed| {
+                let needs = Needs { used: 1024 * KIB, backed, dram_bytes: 0, bytes_max: 0 };
+                Pool::open_as(&path, None, |_, _| Ok(needs)).unwrap()
+            };
+            let pool = open(4 * KIB);
+            let (memory, hole) = (pool.memory(0), (Addr::pm(512 * KIB), 256 * KIB));
+            assert_eq!((taken(), memory.hole(Addr::pm(0), 1024 * KIB)), (discarded, Some(hole)));
+            assert_eq!(memory.hole(Addr::pm(0), 512 * KIB), None);
+            assert!(memory.bring_back(hole.0, 64 * KIB));
+            assert!((discarded + 64 * KIB..900 * KIB).contains(&taken()), "{}", taken());
+            drop(pool);
+            drop(open(1024 * KIB));
+            assert!(taken() >= 1024 * KIB, "{} bytes", taken());
+        }
+    }
+
     #[test]
     fn a_disk_that_is_too_small_is_an_error_and_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();

@@ -209,7 +209,8 @@ impl<R: Branded> Pool<R> {
         self.work(|thread| thread.transaction_with(logging, body))
     }
 
-    /// Runs `body`, which reads what is committed; see [`Thread::read`].
+    /// Runs `body`, which reads what is committed; see [`Thread::read`]. No transaction runs
+    /// meanwhile: a copy of the file that `body` makes is whole.
     ///
     /// # Errors
     /// As [`Thread::read`].

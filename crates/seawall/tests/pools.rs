@@ -4,6 +4,7 @@ use seawall::{Error, Logging, Map, MapField, OpenError, Options, Persist, Ptr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Persist)]
 struct Root {
@@ -78,6 +79,34 @@ fn what_was_committed_is_there_after_an_end_without_a_close() {
     add(&pool, 1);
     let copied = seawall::open::<Root>(&copy, Options::default()).expect("it recovers");
     assert_eq!((count(&copied), count(&pool)), (7, 8));
+}
+
+#[test]
+fn a_copy_that_is_made_in_a_read_is_whole_while_others_write() {
+    let (_folder, path) = folder();
+    let pool = seawall::open::<Root>(&path, Options::default()).expect("room");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    let added = pool.transaction(|tx, root| {
+                        let value = tx.get(root)?.count + 1;
+                        tx.set(root, Root { count: value, words: [value; 4] })
+                    });
+                    added.expect("it fits");
+                }
+            });
+        }
+        for number in 0..20 {
+            let copy = path.with_extension(number.to_string());
+            pool.read(|_, _| std::fs::copy(&path, &copy)).expect("room");
+            let copied = seawall::open::<Root>(&copy, Options::default()).expect("it recovers");
+            let root = copied.read(|view, root| view.get(root)).expect("whole");
+            assert_eq!(root.words, [root.count; 4]);
+        }
+        is_over.store(true, Relaxed);
+    });
 }
 
 #[test]
