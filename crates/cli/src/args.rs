@@ -137,8 +137,8 @@ pub(crate) enum Command {
     },
 }
 
-/// Exit codes: 0 sound, 1 damaged, 2 not a pool, in use, or not readable. A copy of a pool in use is
-/// whole if its program makes it between two transactions (docs/durability.md).
+/// Exit codes: 0 sound, 1 damaged, 2 not a pool, in use, or not readable. A copy of a pool in use
+/// is whole if its program makes it between two transactions (docs/durability.md).
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
     /// Its header, sizes, objects by type, and what opening it will replay or undo

@@ -1,7 +1,7 @@
 //! `pmemobj_check`: whether a pool is whole, found out without changing it.
 //!
-//! The check opens a copy of the pool's bytes in memory, as after a crash and as `pmemobj_open` does
-//! it, and walks over all objects.
+//! The check opens a copy of the pool's bytes in memory, as after a crash and as `pmemobj_open`
+//! does it, and walks over all objects.
 
 use crate::error::Failure;
 use crate::pool;

@@ -315,7 +315,7 @@ fn chosen(space: &Space, wanted: Option<Domain>) -> Result<(Domain, Flush, Durab
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seawall_memory::MemoryExt;
+    use seawall_memory::{Memory, MemoryExt};
     use std::fs::OpenOptions;
 
     fn anything(_: &[u8], _: u64) -> Result<(), String> {

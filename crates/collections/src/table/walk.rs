@@ -134,8 +134,8 @@ impl Table {
         }
     }
 
-    /// Checks root, directory and segments, and shows every entry to `each` with its hash; gives how
-    /// many there are. No other thread may work.
+    /// Checks root, directory and segments, and shows every entry to `each` with its hash; gives
+    /// how many there are. No other thread may work.
     pub(crate) fn check<M: Memory>(
         &self,
         memory: &M,

@@ -88,8 +88,8 @@ impl Heap {
     /// # Errors
     /// When the pool is no heap of that name, or is damaged in a way that no crash causes. Bytes of
     /// a pool are untrusted: they can cause errors and nothing else. [`HeapError::Open`] when the
-    /// heap is open on this memory. [`HeapError::NoRoom`] when the file is a sparse copy, whose disk
-    /// has no room for what is in use.
+    /// heap is open on this memory. [`HeapError::NoRoom`] when the file is a sparse copy, whose
+    /// disk has no room for what is in use.
     pub fn open<M: Memory>(
         memory: &M,
         name: &str,
