@@ -1,6 +1,6 @@
 //! Making, opening and refusing pools.
 
-use seawall::{Error, Logging, Map, MapField, OpenError, Options, Persist, Ptr};
+use seawall::{Error, Logging, Map, MapField, OpenError, Options, Persist, Ptr, ReadError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -100,7 +100,8 @@ fn a_copy_that_is_made_in_a_read_is_whole_while_others_write() {
         }
         for number in 0..20 {
             let copy = path.with_extension(number.to_string());
-            pool.read(|_, _| std::fs::copy(&path, &copy)).expect("room");
+            let made = pool.read(|_, _| Ok::<_, ReadError>(std::fs::copy(&path, &copy)));
+            made.expect("whole").expect("room");
             let copied = seawall::open::<Root>(&copy, Options::default()).expect("it recovers");
             let root = copied.read(|view, root| view.get(root)).expect("whole");
             assert_eq!(root.words, [root.count; 4]);
