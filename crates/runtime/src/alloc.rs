@@ -3,7 +3,9 @@
 pub(crate) mod block;
 pub(crate) mod chunk;
 pub(crate) mod chunk_run;
+pub(crate) mod chunk_set;
 pub(crate) mod coalesce;
+mod free_space;
 pub(crate) mod map;
 mod object;
 pub(crate) mod reserve;

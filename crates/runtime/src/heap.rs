@@ -64,7 +64,8 @@ const TOGETHER: u64 = 1;
 pub struct HeapOptions {
     /// Initial bytes for objects, rounded up to chunks of 64 KiB.
     pub bytes: u64,
-    /// Maximum bytes for objects.
+    /// Maximum bytes for objects. One chunk of 64 is left for logs, so that a full pool has room
+    /// for a transaction that frees many.
     pub bytes_max: u64,
     /// Threads that can use the heap at once, 1 to 1024; each takes three times `log_bytes`.
     pub threads: u64,

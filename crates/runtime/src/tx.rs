@@ -40,6 +40,7 @@ pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod redo_log;
 pub(crate) mod run;
+mod shrink;
 mod truncate;
 pub(crate) mod undo_log;
 
@@ -311,6 +312,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         for block in &buffers.taken {
             buffers.fresh.add(block.at, block.end());
         }
+        self.session.note_no_more(&taken);
         self.session.give_back(&taken);
     }
 

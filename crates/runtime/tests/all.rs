@@ -7,6 +7,7 @@ mod defrag;
 mod extensions;
 mod fences;
 mod fixtures;
+mod full;
 mod generations;
 mod heap;
 mod hostile;

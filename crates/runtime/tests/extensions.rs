@@ -345,3 +345,89 @@ fn a_log_that_leads_back_to_itself_is_refused() {
     let said = refusal(led_to(&pm, part, second, part as u64, bytes), heap.dram_bytes());
     assert!(said.contains("goes on where no log can be"), "{said}");
 }
+
+/// What is done to a pool of three chunks that a table and the objects to which it leads fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Emptying {
+    /// Frees all, with a record that is longer than the log.
+    Free,
+    /// Takes the pool as a whole.
+    Take,
+    Retire,
+}
+
+const FILLED: u64 = 3 * CHUNK as u64;
+
+impl Step for Emptying {
+    type State = usize;
+
+    fn run<M: Memory>(&self, session: &mut Session<'_, M>, _: u64) -> Result<(), TxError> {
+        let root = session.heap().root();
+        match self {
+            Emptying::Free => session.transaction(|tx| {
+                let table: Addr = tx.load(root);
+                for link in links(table) {
+                    tx.free(tx.load(link))?;
+                    tx.store(link, 0u64)?;
+                }
+                tx.free(table)?;
+                tx.store(root, 0u64)
+            }),
+            Emptying::Take => {
+                session.alloc_into(root, FILLED, &[9; FILLED as usize])?;
+                Ok(())
+            }
+            Emptying::Retire => {
+                session.retire();
+                Ok(())
+            }
+        }
+    }
+
+    fn look<M: Memory>(memory: &M, heap: &Heap) -> Result<usize, String> {
+        use seawall_memory::MemoryExt;
+        let mut live = Vec::new();
+        heap.objects(memory, |object| live.push((object.at, object.bytes)))
+            .map_err(|error| error.to_string())?;
+        let at: Addr = memory.load(heap.root());
+        match live[..] {
+            [] if at.is_null() => {}
+            [(only, FILLED)] if only == at => {
+                let mut bytes = vec![0; FILLED as usize];
+                memory.read(at, &mut bytes);
+                if bytes.iter().any(|byte| *byte != 9) {
+                    return Err("something was stored over the object".into());
+                }
+            }
+            _ if live.len() == OBJECTS as usize => {
+                let is_live = |at: &Addr| live.iter().any(|(live, _)| live == at);
+                if !links(at).map(|link| memory.load(link)).step_by(97).all(|at| is_live(&at)) {
+                    return Err("a link leads to no object".into());
+                }
+            }
+            _ => return Err(format!("{} objects", live.len())),
+        }
+        Ok(live.len())
+    }
+}
+
+#[test]
+fn a_transaction_that_empties_a_full_pool_needs_no_room_and_happens_wholly_or_not_at_all() {
+    let options = HeapOptions { log_bytes: LOG, ..options(1, 3) };
+    let image = Image::new(options.pm_bytes(), options.dram_bytes());
+    let heap = Heap::create(&image, NAME, 7, &options).expect("good options");
+    let mut session = heap.join(&image);
+    let table = session.alloc_into(heap.root(), 8 * OBJECTS, &[]).expect("room");
+    for link in links(table) {
+        session.alloc_into(link, 32, &[]).expect("room");
+    }
+    assert!(session.transaction(|tx| tx.alloc(FILLED / 3)).is_err(), "it is full");
+    session.retire();
+    session.leave();
+    let how = Search { depth: 0, budget: 20_000, samples: 10, ..Search::new(Model::Px86) };
+    for steps in
+        [&[Emptying::Free, Emptying::Take][..], &[Emptying::Free, Emptying::Retire, Emptying::Take]]
+    {
+        steps::explore((image.clone(), heap), steps, &how, HeapFlaw::None).expect("whole");
+    }
+}

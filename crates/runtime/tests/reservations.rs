@@ -128,9 +128,9 @@ fn a_run_that_a_session_keeps_is_its_own_until_it_gives_that_up() -> Result<(), 
     one.transaction(|tx| tx.free(small))?;
     one.give_up_space();
     one.transaction(|tx| tx.free(behind))?;
-    assert!(other.transaction(|tx| tx.alloc(BYTES)).is_err(), "it keeps another one");
+    assert!(other.transaction(|tx| tx.alloc(2 * BYTES)).is_err(), "it keeps another one");
     one.leave();
-    other.transaction(|tx| tx.alloc(BYTES))?;
+    other.transaction(|tx| tx.alloc(2 * BYTES))?;
     Ok(())
 }
 

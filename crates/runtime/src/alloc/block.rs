@@ -4,6 +4,7 @@
 use crate::alloc::map::GRANULE_BYTES;
 use crate::alloc::shelf::Shelves;
 use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
+use rustc_hash::FxHashSet;
 use seawall_memory::Addr;
 
 /// Space that is allocated, or about to be.
@@ -49,13 +50,15 @@ pub(crate) struct Blocks {
     pub(super) free: Vec<Vec<u64>>,
     /// The chunks of each class that it owns, and the index of the next one to look at.
     pub(super) mine: Vec<(Vec<u64>, usize)>,
-    /// For each class, the chunk from which to search for chunks without an owner.
-    pub(super) adopted: Vec<u64>,
-    /// How often chunks had lost their owners when `adopted` was last reset.
-    pub(super) orphans: u64,
     pub(crate) shelves: Shelves,
     /// The first chunk and the length of a run that was freed last, if the session keeps it.
     pub(super) kept: Option<(u64, u64)>,
+    /// Whether what an earlier session of the thread number owned was given up.
+    pub(super) is_sole: bool,
+    /// Chunks that the transaction which commits empties.
+    pub(crate) claimed: FxHashSet<u64>,
+    /// Whether the session has given up something free for want of room.
+    pub(super) has_given: bool,
 }
 
 impl Blocks {
@@ -63,10 +66,11 @@ impl Blocks {
         Blocks {
             free: vec![Vec::new(); Class::COUNT],
             mine: vec![(Vec::new(), 0); Class::COUNT],
-            adopted: vec![0; Class::COUNT],
-            orphans: 0,
             shelves: Shelves::default(),
             kept: None,
+            is_sole: false,
+            has_given: false,
+            claimed: FxHashSet::default(),
         }
     }
 }

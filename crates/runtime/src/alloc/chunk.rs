@@ -71,14 +71,6 @@ impl Chunk {
     }
 }
 
-/// Whether an entry, if it is sound, is of one chunk that has no blocks of that class: most steps
-/// of walks that search for these need not decode the entry.
-pub(crate) fn is_passed(bits: u64, class: Class) -> bool {
-    let value = bits & (checked_word::LIMIT - 1);
-    let is_other = value & 7 == 2 && value >> 10 != class.number() as u64;
-    is_other || value & 7 == 4
-}
-
 /// Loads the entry of chunk `chunk`.
 pub(crate) fn load<M: Memory>(
     memory: &M,

@@ -2,15 +2,17 @@
 
 use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk::{self, Chunk};
-use crate::alloc::size_class::{CHUNK_BYTES, Class};
+use crate::alloc::chunk_set::ChunkSet;
+use crate::alloc::map::GRANULES;
+use crate::alloc::shelf::LINES_MAX;
+use crate::alloc::size_class::CHUNK_BYTES;
 use crate::defrag::pages::{self, Pages};
 use crate::flaws::HeapFlaw;
 use crate::heap::layout::CHUNK_LOCK;
 use crate::tx::record::Builder;
 use crate::tx::redo_log::Wait;
 use crate::{Session, TxError};
-use rustc_hash::{FxHashMap, FxHashSet};
-use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_memory::{LINE_BYTES, Memory, MemoryExt};
 
 /// What chunks are taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,26 +28,48 @@ const LOG_SHARE: u64 = 64;
 /// The most chunks of a run that a session keeps.
 const KEPT_MAX: u64 = 4;
 
+/// The most chunks that are freed with one record.
+const BATCH: usize = 16;
+
+/// In place of the most consecutive free chunks, plus 1: that it is not known, or is being found
+/// out.
+const UNKNOWN: u64 = 0;
+const SEARCHED: u64 = u64::MAX;
+
 impl<M: Memory> Session<'_, M> {
     /// Takes a chunk for `content`, which starts with that many bytes of states, all zero.
     pub(crate) fn fresh(&mut self, content: Chunk, states: u64) -> Result<u64, TxError> {
         let chunk = self.with_chunk_lock(|session| -> Result<u64, TxError> {
-            let (chunk, entry) = session.find_run(1, Use::Objects)?;
+            let chunk = session.find_run(1, Use::Objects)?;
             let layout = session.heap.layout;
             let is_shelf = content == Chunk::Shelf;
+            let was = chunk::load(session.memory, &layout, chunk)?;
             session.use_again(chunk)?;
-            if entry != Chunk::Clean || is_shelf && !session.has_zeros(chunk, states) {
+            if was != Chunk::Clean || is_shelf && !session.has_zeros(chunk, states) {
                 session.memory.write(layout.chunk(chunk), &vec![0; states as usize]);
                 session.memory.flush(layout.chunk(chunk), states);
                 session.memory.order();
             }
-            let rest = Chunk::Run(entry.length() - 1);
-            session.write_entries(&[(chunk, content), (chunk + 1, rest)], false)?;
-            session.memory.store(layout.owner(chunk), session.thread + 1);
+            session.split_run(chunk, content)?;
+            session.memory.store(layout.freed(chunk), 0u64);
             Ok(chunk)
         })?;
         self.memory.will_write(self.heap.layout.chunk(chunk), CHUNK_BYTES);
         Ok(chunk)
+    }
+
+    /// Takes the free chunks of `entry` from `chunk` on, where an entry is, out of the run that
+    /// they begin, for this thread. The chunk lock is held.
+    fn split_run(&mut self, chunk: u64, entry: Chunk) -> Result<(), TxError> {
+        let (layout, chunks) = (self.heap.layout, self.chunks());
+        let (mut end, wanted) = (chunk, chunk + entry.length());
+        while end < wanted {
+            end += chunk::load_within(self.memory, &layout, end, chunks)?.length();
+        }
+        self.write_entries(&[(chunk, entry), (wanted, Chunk::Run(end - wanted))], false)?;
+        layout.free_chunks().remove_run(self.memory, chunk, entry.length());
+        self.hold_run(chunk);
+        Ok(())
     }
 
     /// Prepares a free chunk for use.
@@ -65,9 +89,13 @@ impl<M: Memory> Session<'_, M> {
 
     /// Whether that many bytes at the start of the chunk are zero.
     fn has_zeros(&self, chunk: u64, states: u64) -> bool {
-        let mut bytes = vec![0; states as usize];
-        self.memory.read(self.heap.layout.chunk(chunk), &mut bytes);
-        bytes.iter().all(|byte| *byte == 0)
+        let start = self.heap.layout.chunk(chunk);
+        (0..states).step_by(LINE_BYTES as usize).all(|from| {
+            let mut bytes = [0; LINE_BYTES as usize];
+            let bytes = &mut bytes[..LINE_BYTES.min(states - from) as usize];
+            self.memory.read(start.plus(from), bytes);
+            bytes.iter().all(|byte| *byte == 0)
+        })
     }
 
     /// Takes `length` consecutive chunks for an object.
@@ -98,10 +126,9 @@ impl<M: Memory> Session<'_, M> {
     pub(super) fn give_back_run(&mut self, chunk: u64, length: u64) {
         if self.keeps_run && !self.is_packing && length <= KEPT_MAX {
             self.give_up_run();
-            self.own_run(chunk, length, self.thread + 1);
             self.blocks.kept = Some((chunk, length));
         } else {
-            self.own_run(chunk, length, 0);
+            self.put_run(chunk, length);
         }
     }
 
@@ -109,7 +136,7 @@ impl<M: Memory> Session<'_, M> {
     pub(super) fn give_up_run(&mut self) -> bool {
         let kept = self.blocks.kept.take();
         if let Some((chunk, length)) = kept {
-            self.own_run(chunk, length, 0);
+            self.put_run(chunk, length);
         }
         kept.is_some()
     }
@@ -117,21 +144,12 @@ impl<M: Memory> Session<'_, M> {
     /// Takes `length` consecutive chunks.
     pub(crate) fn take_chunks(&mut self, length: u64, purpose: Use) -> Result<Block, TxError> {
         let chunk = self.with_chunk_lock(|session| -> Result<u64, TxError> {
-            let (chunk, found) = session.find_run(length, purpose)?;
-            let rest = Chunk::Run(found.length() - length);
-            let entries = [(chunk, Chunk::Run(length)), (chunk + length, rest)];
+            let chunk = session.find_run(length, purpose)?;
             (chunk..chunk + length).try_for_each(|chunk| session.use_again(chunk))?;
-            session.write_entries(&entries, false)?;
-            session.own_run(chunk, length, session.thread + 1);
+            session.split_run(chunk, Chunk::Run(length))?;
             Ok(chunk)
         })?;
         Ok(self.run_block(chunk, length))
-    }
-
-    pub(crate) fn own_run(&self, chunk: u64, length: u64, owner: u64) {
-        for chunk in chunk..chunk + length {
-            self.memory.store(self.heap.layout.owner(chunk), owner);
-        }
     }
 
     pub(crate) fn with_chunk_lock<T>(&mut self, action: impl FnOnce(&mut Self) -> T) -> T {
@@ -162,148 +180,121 @@ impl<M: Memory> Session<'_, M> {
         self.log.commit(self.memory, &mut builder, Wait::Durable)
     }
 
-    /// Finds `length` consecutive free chunks, joins their runs, and returns the first chunk with
-    /// its entry. Grows the pool if there are none. The chunk lock is held.
-    fn find_run(&mut self, length: u64, purpose: Use) -> Result<(u64, Chunk), TxError> {
-        let layout = self.heap.layout;
-        let chunks = self.chunks();
-        let cursor: u64 = self.memory.load(layout.cursor);
-        let end = self.end_for(purpose);
-        for (from, to) in [(cursor, end), (0, end)] {
-            if let Some((chunk, found)) = self.search_run(from, to, length)? {
-                return Ok(self.found_run(chunk, found, length));
+    /// Finds `length` consecutive free chunks, and returns the first. Grows the pool if there are
+    /// none. The chunk lock is held.
+    fn find_run(&mut self, length: u64, purpose: Use) -> Result<u64, TxError> {
+        loop {
+            if let Some(chunk) = self.search_run(length, purpose) {
+                return Ok(chunk);
+            }
+            // Cycles return empty chunks; a search for them here would hold the lock for long.
+            let grows_first = self.heap.layout.numbers.moves;
+            let has_more = self.discover()?
+                || self.give_up_run()
+                || grows_first && self.grow(length)
+                || self.release_loose()?
+                || self.disown_for_room() && self.release_loose()?
+                || self.grow(length)
+                || self.return_extensions()
+                || self.disown_left() && self.release_loose()?;
+            if !has_more {
+                return Err(TxError::Full { chunks: self.chunks(), wanted: length });
             }
         }
-        if self.give_up_run() {
-            return self.find_run(length, purpose);
-        }
-        // Cycles return empty chunks; a search for them here would hold the lock for long.
-        let has_grown = layout.numbers.moves && self.grow(length);
-        if has_grown || self.release_empty()? || self.grow(length) {
-            if let Some((chunk, found)) = self.search_run(0, self.end_for(purpose), length)? {
-                return Ok(self.found_run(chunk, found, length));
-            }
-            if self.grow(length)
-                && let Some((chunk, found)) = self.search_run(0, self.end_for(purpose), length)?
-            {
-                return Ok(self.found_run(chunk, found, length));
-            }
-        }
-        if self.log.is_extended() {
-            self.log.truncate_all(self.memory);
-            self.release_extensions();
-            return self.find_run(length, purpose);
-        }
-        Err(TxError::Full { chunks, wanted: length })
     }
 
-    /// The end of the chunks that can be taken for that purpose. Where programs store in place,
-    /// objects leave the last ones, so that a full pool has room for the log of a transaction that
-    /// frees many.
+    /// Truncates the logs, if any of their extensions is this session's, and returns it.
+    fn return_extensions(&mut self) -> bool {
+        let is_extended = self.log.is_extended();
+        if is_extended {
+            self.log.truncate_all(self.memory);
+            self.release_extensions();
+        }
+        is_extended
+    }
+
+    /// Whether a chunk is known to be free, of which any thread can make blocks of any size.
+    pub fn has_free_chunk(&self) -> bool {
+        self.search_run(1, Use::Objects).is_some()
+    }
+
+    /// Searches the free chunks that are known. The chunk lock is held, if the outcome is to count.
+    fn search_run(&self, length: u64, purpose: Use) -> Option<u64> {
+        let (memory, layout) = (self.memory, &self.heap.layout);
+        let (free, end) = (layout.free_chunks(), self.end_for(purpose));
+        if length == 1 {
+            return free.first(memory, 0).filter(|chunk| *chunk < end);
+        }
+        let longest: u64 = memory.load(layout.longest);
+        if longest != UNKNOWN && length >= longest {
+            return None;
+        }
+        // A run that comes meanwhile makes the outcome void.
+        memory.swap(layout.longest, SEARCHED);
+        let found = free.find_run(memory, length, end);
+        let now = match found {
+            Ok(_) => longest,
+            Err(most) if most < length => most + 1,
+            Err(_) => UNKNOWN,
+        };
+        let _ = memory.compare_exchange(layout.longest, SEARCHED, now);
+        found.ok()
+    }
+
+    /// The end of the chunks that can be taken for that purpose. Objects leave the last ones, so
+    /// that a full pool has room for the log of a transaction that frees many.
     fn end_for(&self, purpose: Use) -> u64 {
         let chunks = self.chunks();
         match purpose {
-            Use::Objects if self.heap.in_place => chunks - chunks / LOG_SHARE,
-            Use::Objects | Use::Log => chunks,
+            Use::Objects => chunks - chunks / LOG_SHARE,
+            Use::Log => chunks,
         }
     }
 
-    /// Starts the next search behind the chunks that were found, as entries within them are not
-    /// valid.
-    fn found_run(&self, chunk: u64, found: Chunk, length: u64) -> (u64, Chunk) {
-        let next = (chunk + length) % self.chunks().max(1);
-        self.memory.store(self.heap.layout.cursor, next);
-        (chunk, found)
-    }
-
-    /// Frees chunks whose blocks are all free for any use, if this thread or none owns them;
-    /// returns whether there were any. The chunk lock is held.
-    fn release_empty(&mut self) -> Result<bool, TxError> {
-        let layout = self.heap.layout;
-        let mut released = self.release_empty_shelves()?;
-        for number in 0..Class::COUNT {
-            let class = Class::new(number as u64).expect("a class");
-            let before = self.blocks.mine[number].0.len();
-            while self.adopt_locked(class, usize::MAX) {}
-            let adopted = self.blocks.mine[number].0[before..].iter().copied().collect();
-            self.drop_lost(class);
-            self.list_again(class);
-            let mut free: FxHashMap<u64, u64> = FxHashMap::default();
-            for at in &self.blocks.free[number] {
-                *free.entry(layout.chunk_of(Addr::pm(*at)).expect("a block")).or_default() += 1;
-            }
-            let mine = self.blocks.mine[number].0.clone();
-            let is_empty = |session: &Self, chunk| {
-                free.get(&chunk) == Some(&class.blocks()) && session.is_idle(chunk)
-            };
-            for chunk in mine {
-                if !is_empty(self, chunk) {
-                    continue;
+    /// Frees chunks without an owner of which nothing is in use for any use; returns whether there
+    /// were any. Each is looked at once, until something in it is freed. The chunk lock is held.
+    fn release_loose(&mut self) -> Result<bool, TxError> {
+        let (memory, layout) = (self.memory, self.heap.layout);
+        let mut released = false;
+        loop {
+            let mut empty = Vec::new();
+            while let Some(chunk) = layout.loose().first(memory, 0).filter(|_| empty.len() < BATCH)
+            {
+                layout.loose().remove(memory, chunk);
+                if memory.load::<u64>(layout.owner(chunk)) == 0 {
+                    memory.swap(layout.freed(chunk), 0);
+                    empty.extend(self.set_of_empty(chunk).map(|set| (chunk, set)));
                 }
-                self.write_entries(&[(chunk, Chunk::Run(1))], true)?;
-                let keeps = |at: &u64| layout.chunk_of(Addr::pm(*at)) != Some(chunk);
-                self.blocks.free[number].retain(keeps);
-                self.blocks.mine[number].0.retain(|mine| *mine != chunk);
-                self.memory.store(layout.owner(chunk), 0u64);
-                released = true;
             }
-            self.disown_some(class, &adopted);
-        }
-        Ok(released)
-    }
-
-    /// Gives up those of some chunks that this thread owns: others are short of them.
-    fn disown_some(&mut self, class: Class, chunks: &FxHashSet<u64>) {
-        let layout = self.heap.layout;
-        let (mine, _) = &mut self.blocks.mine[class.number()];
-        let given: FxHashSet<u64> = mine.extract_if(.., |chunk| chunks.contains(chunk)).collect();
-        if given.is_empty() {
-            return;
-        }
-        let is_kept =
-            |at: &u64| !layout.chunk_of(Addr::pm(*at)).is_some_and(|it| given.contains(&it));
-        self.blocks.free[class.number()].retain(is_kept);
-        given.into_iter().for_each(|chunk| self.give_up_chunk(class, chunk));
-    }
-
-    /// Lists the blocks that others have freed in chunks of this thread.
-    fn list_again(&mut self, class: Class) {
-        for chunk in self.blocks.mine[class.number()].0.clone() {
-            if self.memory.swap(self.heap.layout.freed(chunk), 0) > 0 {
-                self.forget(class, chunk, self.thread + 1);
-                self.scan(class, chunk);
+            if empty.is_empty() {
+                return Ok(released);
             }
+            let entries: Vec<_> = empty.iter().map(|(chunk, _)| (*chunk, Chunk::Run(1))).collect();
+            self.write_entries(&entries, true)?;
+            for (chunk, set) in empty {
+                set.remove(memory, chunk);
+                self.put_run(chunk, 1);
+            }
+            released = true;
         }
     }
 
-    /// Searches the chunks of `from..to` for `length` consecutive free ones.
-    fn search_run(
-        &mut self,
-        from: u64,
-        to: u64,
-        length: u64,
-    ) -> Result<Option<(u64, Chunk)>, TxError> {
-        let layout = self.heap.layout;
-        let (mut chunk, mut first, mut joined) = (from, from, 0);
-        let chunks = self.chunks();
-        while chunk < to {
-            let entry = chunk::load_within(self.memory, &layout, chunk, chunks)?;
-            let is_free = entry.is_free() && self.memory.load::<u64>(layout.owner(chunk)) == 0;
-            if is_free {
-                if joined == 0 {
-                    first = chunk;
-                }
-                joined += entry.length();
-            } else {
-                joined = 0;
-            }
-            chunk += entry.length();
-            if joined >= length && first + length <= to {
-                let is_one = first + joined == chunk && entry.length() == joined;
-                return Ok(Some((first, if is_one { entry } else { Chunk::Run(joined) })));
-            }
-        }
-        Ok(None)
+    /// The set that a chunk of blocks or a shelf without an owner may be in, if nothing in it is in
+    /// use.
+    fn set_of_empty(&self, chunk: u64) -> Option<ChunkSet> {
+        let (memory, layout) = (self.memory, &self.heap.layout);
+        let (set, states) = match chunk::load(memory, layout, chunk) {
+            Ok(Chunk::Small(class)) => (layout.open(class), class.blocks()),
+            Ok(Chunk::Shelf) => (layout.shelves(LINES_MAX), GRANULES),
+            _ => return None,
+        };
+        // Both before and behind: a reservation ends when the state of what it has become is
+        // stored.
+        let is_empty = self.is_idle(chunk)
+            && self.has_zeros(chunk, states)
+            && !self.shared.as_ref().is_some_and(|shared| shared.has_in(chunk))
+            && self.has_zeros(chunk, states);
+        is_empty.then_some(set)
     }
 
     /// Grows the pool by an eighth, or at least by `length` chunks.

@@ -20,10 +20,10 @@ use crate::alloc::chunk::{self, Chunk};
 use crate::alloc::map::{
     FreeMap, GRANULE_BYTES, GRANULES, SHELF_STATE_BYTES, TOGETHER_BYTES_MAX, granules, together,
 };
-use crate::alloc::shelf::{MORE, Placement, needs_lines};
+use crate::alloc::shelf::{LINES_MAX, MORE, Placement, needs_lines};
 use crate::flaws::HeapFlaw;
 use crate::{AccessError, Session, Tx, TxError};
-use seawall_memory::{Addr, Memory, MemoryExt};
+use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
 
 /// The number of its own shelves that a thread searches for free lines before it goes on.
 const PROBES: usize = 64;
@@ -53,6 +53,11 @@ impl Wanted {
 fn granule_of(start: Addr, at: Addr) -> Option<u64> {
     let into = (at.offset() - start.offset()).checked_sub(SHELF_STATE_BYTES)?;
     into.is_multiple_of(GRANULE_BYTES).then_some(into / GRANULE_BYTES)
+}
+
+/// The lines that so many granules take from the start of a line on.
+fn lines_of(count: u64) -> u64 {
+    (GRANULE_BYTES * count).div_ceil(LINE_BYTES)
 }
 
 impl<M: Memory> Session<'_, M> {
@@ -92,12 +97,18 @@ impl<M: Memory> Session<'_, M> {
         if shelves == 0 {
             return None;
         }
+        let lines = lines_of(count);
         for _ in 0..=probes.min(shelves) {
             let place = self.blocks.shelves.current;
             let shelf = &mut self.blocks.shelves.mine[place];
-            if let Some(first) = shelf.free.free_lines(shelf.cursor, count) {
-                shelf.cursor = (first + count).next_multiple_of(4);
-                return Some(self.take_at(place, first, count));
+            if shelf.lacks > lines {
+                if let Some(first) = shelf.free.free_lines(shelf.cursor, count) {
+                    shelf.cursor = (first + count).next_multiple_of(4);
+                    return Some(self.take_at(place, first, count));
+                }
+                if shelf.cursor == 0 {
+                    shelf.lacks = lines;
+                }
             }
             shelf.cursor = 0;
             let next = (place + 1) % shelves;
@@ -120,21 +131,25 @@ impl<M: Memory> Session<'_, M> {
         let freed = self.heap.layout.freed(self.blocks.shelves.mine[place].chunk);
         if self.memory.load::<u64>(freed) > 0 {
             self.memory.swap(freed, 0);
-            self.scan_shelf(place);
+            self.scan_shelf(place, true);
         }
     }
 
-    /// Rebuilds the map of a shelf from its states, and from what is taken but not committed.
-    fn scan_shelf(&mut self, place: usize) {
+    /// Rebuilds the map of a shelf from its states and, if it `is_own` already, from what is taken
+    /// but not committed.
+    fn scan_shelf(&mut self, place: usize, is_own: bool) {
         let shelf = &mut self.blocks.shelves.mine[place];
         let start = self.heap.layout.chunk(shelf.chunk);
         let mut states = [0; GRANULES as usize];
         self.memory.read(start, &mut states);
         shelf.free = FreeMap::full();
+        shelf.lacks = u64::MAX;
         for (granule, state) in (0..).zip(states) {
             shelf.free.set(granule, 1, state == 0);
         }
-        for block in self.buffers.taken.iter().filter(|block| block.chunk == shelf.chunk) {
+        // Of shelves that it has given up, it has taken nothing since it began.
+        for block in self.buffers.taken.iter().filter(|block| is_own && block.chunk == shelf.chunk)
+        {
             if let Kind::Shelf(count) = block.kind {
                 let first = granule_of(start, block.at).expect("a block starts at a granule");
                 shelf.free.set(first, count, false);
@@ -142,29 +157,33 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Adopts shelves without an owner, until one has enough free lines; searches up to `probes`
-    /// chunks.
+    /// Adopts shelves that may have enough free lines, until one has; searches up to `probes`.
     fn adopt_shelf(&mut self, count: u64, probes: usize) -> bool {
-        self.with_chunk_lock(|session| {
-            session.adopt_shelf_locked(probes, |map| map.free_lines(0, count).is_some())
-        })
+        let layout = self.heap.layout;
+        let mut sets = (lines_of(count)..=LINES_MAX).map(|lines| layout.shelves(lines));
+        if sets.all(|set| set.is_empty(self.memory)) {
+            return false;
+        }
+        self.with_chunk_lock(|session| session.adopt_open_shelf(count, probes))
     }
 
-    fn adopt_shelf_locked(&mut self, probes: usize, is_it: impl Fn(&FreeMap) -> bool) -> bool {
-        let chunks = self.chunks();
-        for _ in 0..probes {
-            let chunk = self.blocks.shelves.adopted;
-            if chunk >= chunks {
-                return false;
-            }
-            let entry = chunk::load(self.memory, &self.heap.layout, chunk);
-            self.blocks.shelves.adopted = chunk + entry.as_ref().map_or(1, |it| it.length());
-            if entry == Ok(Chunk::Shelf)
-                && let Some(place) = self.own_shelf(chunk)
-                && is_it(&self.blocks.shelves.mine[place].free)
-            {
-                self.blocks.shelves.current = place;
-                return true;
+    /// As [`adopt_shelf`](Session::adopt_shelf), with the chunk lock held.
+    fn adopt_open_shelf(&mut self, count: u64, mut probes: usize) -> bool {
+        for lines in lines_of(count)..=LINES_MAX {
+            let set = self.heap.layout.shelves(lines);
+            while let Some(chunk) = set.first(self.memory, 0).filter(|_| probes > 0) {
+                probes -= 1;
+                set.remove(self.memory, chunk);
+                let is_shelf =
+                    chunk::load(self.memory, &self.heap.layout, chunk) == Ok(Chunk::Shelf);
+                let place = if is_shelf { self.own_shelf(chunk) } else { None };
+                let has_room = |place: &usize| {
+                    self.blocks.shelves.mine[*place].free.free_lines(0, count).is_some()
+                };
+                if let Some(place) = place.filter(has_room) {
+                    self.blocks.shelves.current = place;
+                    return true;
+                }
             }
         }
         false
@@ -172,15 +191,12 @@ impl<M: Memory> Session<'_, M> {
 
     /// Adopts the shelf, if it has no owner. The chunk lock is held.
     fn own_shelf(&mut self, chunk: u64) -> Option<usize> {
-        let owner = self.heap.layout.owner(chunk);
-        let now: u64 = self.memory.load(owner);
-        if now != 0 && (now != self.thread + 1 || self.blocks.shelves.places.contains_key(&chunk)) {
+        if !self.own(chunk) {
             return None;
         }
         self.forget_all_of(chunk);
-        self.memory.store(owner, self.thread + 1);
         let place = self.blocks.shelves.push(chunk);
-        self.scan_shelf(place);
+        self.scan_shelf(place, false);
         Some(place)
     }
 
@@ -189,7 +205,7 @@ impl<M: Memory> Session<'_, M> {
         let chunk = self.fresh(Chunk::Shelf, SHELF_STATE_BYTES)?;
         let place = self.blocks.shelves.push(chunk);
         self.blocks.shelves.current = place;
-        self.scan_shelf(place);
+        self.scan_shelf(place, false);
         Ok(())
     }
 
@@ -198,32 +214,17 @@ impl<M: Memory> Session<'_, M> {
         let start = self.heap.layout.chunk(block.chunk);
         let Some(&place) = self.blocks.shelves.places.get(&block.chunk) else { return false };
         let first = granule_of(start, block.at).expect("a block starts at a granule");
-        self.blocks.shelves.mine[place].free.set(first, count, true);
+        let shelf = &mut self.blocks.shelves.mine[place];
+        shelf.free.set(first, count, true);
+        shelf.lacks = u64::MAX;
         true
-    }
-
-    /// Frees empty shelves for any use, if this thread or none owns them. The chunk lock is held.
-    pub(crate) fn release_empty_shelves(&mut self) -> Result<bool, TxError> {
-        self.adopt_shelf_locked(usize::MAX, |_| false);
-        let mut released = false;
-        for place in (0..self.blocks.shelves.mine.len()).rev() {
-            self.look_at_freed(place);
-            let shelf = &self.blocks.shelves.mine[place];
-            if shelf.free.is_empty_shelf() {
-                self.write_entries(&[(shelf.chunk, Chunk::Run(1))], true)?;
-                let chunk = self.blocks.shelves.remove(place);
-                self.memory.store(self.heap.layout.owner(chunk), 0u64);
-                released = true;
-            }
-        }
-        Ok(released)
     }
 
     /// The index, among the shelves of this thread, of the chunk of `near`.
     fn shelf_of(&mut self, near: &Block) -> Option<usize> {
         let place = self.blocks.shelves.places.get(&near.chunk).copied();
         let owner: u64 = self.memory.load(self.heap.layout.owner(near.chunk));
-        if place.is_some() || (owner != 0 && owner != self.thread + 1) {
+        if place.is_some() || owner != 0 {
             return place;
         }
         self.with_chunk_lock(|session| session.own_shelf(near.chunk))
@@ -305,9 +306,9 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// Allocates `bytes` bytes (at least 1) without a type on the lines of the object at `near`, or
     /// right behind it. It is an object of its own, freed by itself. There can be room near objects
-    /// that were allocated in this way or [together](Tx::alloc_together), by this thread or by one
-    /// that is no longer at work. Elsewhere, or when there is no room, this is
-    /// [`alloc`](Tx::alloc) under [`Placement::Lines`].
+    /// that were allocated in this way or [together](Tx::alloc_together), by this thread, by one
+    /// that is no longer at work, or by one that found no room since. Elsewhere, or when there is
+    /// no room, this is [`alloc`](Tx::alloc) under [`Placement::Lines`].
     ///
     /// # Errors
     /// As [`alloc`](Tx::alloc), and [`TxError::NoObject`] when no object starts at `near`.

@@ -57,10 +57,6 @@ impl FreeMap {
         FreeMap([0; WORDS])
     }
 
-    pub(crate) fn is_empty_shelf(&self) -> bool {
-        self.0.iter().all(|word| *word == u64::MAX)
-    }
-
     #[inline]
     pub(crate) fn is_free(&self, granule: u64) -> bool {
         self.0[granule as usize / 64] >> (granule % 64) & 1 == 1
@@ -99,6 +95,12 @@ impl FreeMap {
             first += LINE_GRANULES;
         }
         None
+    }
+
+    /// The most consecutive free lines, if they are no more than `most`.
+    pub(crate) fn longest(&self, most: u64) -> u64 {
+        let has = |lines: &u64| self.free_lines(0, LINE_GRANULES * lines).is_some();
+        (1..=most).rev().find(has).unwrap_or(0)
     }
 
     /// A place for `count` granules on the lines of the object with `held` granules from `near` on,

@@ -53,7 +53,7 @@ impl<M: Memory> Tx<'_, '_, M> {
     ) -> Result<Addr, TxError> {
         let lines = lines || self.session.placement == Placement::Lines && needs_lines(bytes);
         let block = match Class::of(bytes.max(1), lines) {
-            Some(class) => self.session.take_small(class)?,
+            Some(class) => self.session.take_small(class, lines)?,
             None => self.session.take_large(bytes.div_ceil(CHUNK_BYTES))?,
         };
         Ok(self.note(block, tag))
@@ -90,7 +90,10 @@ impl<M: Memory> Tx<'_, '_, M> {
         let start = self.session.heap.layout.chunk(block.chunk);
         match block.kind {
             Kind::Small(class) => self.put_state(state_at(start, class, block.at), 0),
-            Kind::Large(length) => self.put_entry(block.chunk, Chunk::Run(length)),
+            Kind::Large(length) => {
+                self.session.hold_run(block.chunk);
+                self.put_entry(block.chunk, Chunk::Run(length));
+            }
             Kind::Shelf(count) => self.put_granules(&block, count, 0),
         }
         if block.bytes() >= DIRECT_BYTES && !self.session.heap.flaw.is(HeapFlaw::NoFreed) {

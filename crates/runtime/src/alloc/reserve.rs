@@ -9,21 +9,13 @@ use crate::alloc::chunk;
 use crate::alloc::size_class::{CHUNK_BYTES, Class};
 use crate::tx::buffers::Buffers;
 use crate::{Session, Tx, TxError};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use seawall_memory::{Addr, Memory};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the sessions of an open heap share: their reservations, and chunks that they gave up, which
-/// others find without a search.
+/// What the sessions of an open heap share: their reservations.
 #[derive(Clone, Debug, Default)]
-pub struct SharedSpace(Arc<Parts>);
-
-#[derive(Debug, Default)]
-struct Parts {
-    reservations: [Part; PARTS],
-    /// Of each class.
-    given_up: Mutex<FxHashMap<usize, Vec<u64>>>,
-}
+pub struct SharedSpace(Arc<[Part; PARTS]>);
 
 /// The reservations in one chunk of so many are in a part of their own, as each thread reserves in
 /// chunks of its own: threads rarely meet at a lock.
@@ -50,7 +42,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 impl SharedSpace {
     /// The reservations in a chunk, with those in some others.
     fn near(&self, chunk: u64) -> MutexGuard<'_, Places> {
-        lock(&self.0.reservations[chunk as usize % PARTS].0)
+        lock(&self.0[chunk as usize % PARTS].0)
     }
 
     /// Those of the blocks of a chunk that no scan may list.
@@ -59,14 +51,9 @@ impl SharedSpace {
         move |at| near.contains_key(&at)
     }
 
-    /// Notes a chunk of the class, which its owner has given up.
-    pub(super) fn give_up(&self, class: Class, chunk: u64) {
-        lock(&self.0.given_up).entry(class.number()).or_default().push(chunk);
-    }
-
-    /// A chunk that was given up as one of the class. It can have an owner again, and another use.
-    pub(super) fn take_given_up(&self, class: Class) -> Option<u64> {
-        lock(&self.0.given_up).get_mut(&class.number())?.pop()
+    /// Whether something in the chunk is reserved.
+    pub(super) fn has_in(&self, chunk: u64) -> bool {
+        self.near(chunk).values().any(|reserved| reserved.block.chunk == chunk)
     }
 }
 
@@ -86,7 +73,7 @@ impl<M: Memory> Session<'_, M> {
     /// When the session [shares](Session::share) nothing.
     pub fn reserve(&mut self, bytes: u64) -> Result<Addr, TxError> {
         let block = match Class::of(bytes.max(1), false) {
-            Some(class) => self.take_small(class)?,
+            Some(class) => self.take_small(class, false)?,
             None => self.take_large(bytes.div_ceil(CHUNK_BYTES))?,
         };
         let reserved = Reserved { block, is_published: false };
@@ -136,6 +123,10 @@ impl<M: Memory> Session<'_, M> {
     #[cold]
     fn end_all_publications(&mut self) {
         let published = std::mem::take(&mut self.buffers.published);
+        self.end_each(published);
+    }
+
+    fn end_each(&self, published: Vec<Addr>) {
         for at in published {
             if let Ok(mut near) = self.reserved_near(at) {
                 near.remove(&at);
@@ -147,37 +138,47 @@ impl<M: Memory> Session<'_, M> {
     /// the pool on, and opens none for them.
     pub fn set_packing(&mut self, is_packing: bool) {
         self.is_packing = is_packing;
-        self.blocks.adopted.fill(0);
     }
 
     /// Returns the free space that this session has to all threads; the session goes on. While a
     /// transaction is in progress, or was left and is still to be rolled back, what it has taken is
-    /// free for all who look at its chunks: then only a session that [shares](Session::share) its
-    /// space returns some, and notes there what is taken, unless a defragmenter moves objects.
-    pub fn give_up_space(&mut self) {
+    /// free for all who look at its chunks: a session that [shares](Session::share) its space notes
+    /// there what is taken, unless a defragmenter moves objects; another one keeps these chunks.
+    /// Returns whether there was something free, also in what it has returned by itself since the
+    /// last call, for want of room.
+    pub fn give_up_space(&mut self) -> bool {
         self.sit();
-        if !self.is_begun {
-            self.disown();
-        } else if !self.heap.layout.numbers.moves
-            && let Some(space) = self.shared.clone()
-        {
-            self.note_taken(&space);
-            self.give_up_run();
-            self.disown_small();
-        }
+        let has_more = self.disown();
+        std::mem::take(&mut self.blocks.has_given) || has_more
     }
 
-    /// Reserves the blocks that the transaction in progress has taken, until it ends.
-    fn note_taken(&mut self, space: &SharedSpace) {
+    /// Reserves the blocks that the transaction in progress has taken, until it ends, if others can
+    /// know of that.
+    pub(super) fn note_taken(&mut self) {
+        let Some(space) = self.shared.clone().filter(|_| !self.heap.layout.numbers.moves) else {
+            return;
+        };
         let Buffers { taken, noted, published, .. } = &mut *self.buffers;
         let new = taken[*noted..].iter().filter(|block| matches!(block.kind, Kind::Small(_)));
-        *noted = taken.len();
         for block in new {
             let reserved = Reserved { block: *block, is_published: true };
             if space.near(block.chunk).insert(block.at, reserved).is_none() {
                 published.push(block.at);
             }
         }
+        *noted = taken.len();
+    }
+
+    /// Takes the notes back of blocks that a transaction has taken and gives back before its end.
+    pub(crate) fn note_no_more(&mut self, given: &[Block]) {
+        let Buffers { taken, noted, published, .. } = &mut *self.buffers;
+        if *noted <= taken.len() {
+            return;
+        }
+        *noted = taken.len();
+        let given: FxHashSet<Addr> = given.iter().map(|block| block.at).collect();
+        let ended: Vec<Addr> = published.extract_if(.., |at| given.contains(at)).collect();
+        self.end_each(ended);
     }
 }
 

@@ -49,11 +49,21 @@ impl Class {
         (number < SIZES.len() as u64).then_some(Class(number as u8))
     }
 
+    pub(crate) fn all() -> impl Iterator<Item = Class> {
+        (0..SIZES.len() as u8).map(Class)
+    }
+
     /// The smallest class whose blocks hold `bytes`, and start at lines if `lines`.
     pub(crate) fn of(bytes: u64, lines: bool) -> Option<Class> {
         let first = SIZES.partition_point(|size| *size < bytes);
         let fits = |class: &usize| !lines || SIZES[*class].is_multiple_of(64);
         (first..SIZES.len()).find(fits).map(|class| Class(class as u8))
+    }
+
+    /// This class and the larger ones, whose blocks start at lines if `lines`.
+    pub(crate) fn and_larger(self, lines: bool) -> impl Iterator<Item = Class> {
+        let classes = (self.0..SIZES.len() as u8).map(Class);
+        classes.filter(move |class| !lines || class.bytes().is_multiple_of(64))
     }
 
     pub(crate) const fn number(self) -> usize {

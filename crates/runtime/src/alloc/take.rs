@@ -8,11 +8,13 @@
 //!
 //! A chunk has at most one owner, which alone allocates from it, so two threads never take the same
 //! free block. Other threads free into it and count that in DRAM; the owner scans the chunk again
-//! when its list is empty. A thread takes chunks without an owner (after a restart: all), then free
-//! ones, under a lock. Splitting a run of free chunks is a small transaction of its own.
+//! when its list is empty. A thread takes chunks without an owner that may have free blocks (which
+//! these are, `free_space` knows), then free chunks, under a lock, then blocks of a larger class.
+//! Splitting a run of free chunks is a small transaction of its own.
 
 use crate::alloc::block::{Block, Kind};
 use crate::alloc::chunk::{self, Chunk};
+use crate::alloc::shelf::LINES_MAX;
 use crate::alloc::size_class::{Class, STATE_BYTES};
 use crate::{Session, TxError};
 use rustc_hash::FxHashSet;
@@ -27,12 +29,13 @@ const PROBES: usize = 64;
 const ADOPTIONS: usize = 8;
 
 impl<M: Memory> Session<'_, M> {
-    /// Takes a block of `class`; its state is free until a transaction commits that allocates it.
-    pub(crate) fn take_small(&mut self, class: Class) -> Result<Block, TxError> {
-        let number = class.number();
+    /// Takes a block of `class`, or of a larger one where there is nothing else; it starts at a
+    /// line if `lines`. Its state is free until a transaction commits that allocates it.
+    pub(crate) fn take_small(&mut self, class: Class, lines: bool) -> Result<Block, TxError> {
+        let mut class = class;
         let at = loop {
-            let Some(at) = self.blocks.free[number].pop().map(Addr::pm) else {
-                self.refill(class)?;
+            let Some(at) = self.blocks.free[class.number()].pop().map(Addr::pm) else {
+                class = self.refill(class, lines)?;
                 continue;
             };
             if self.may_take(class, at) {
@@ -43,24 +46,27 @@ impl<M: Memory> Session<'_, M> {
         Ok(Block { at, chunk, kind: Kind::Small(class) })
     }
 
+    /// Lists blocks of the class, or of a larger one; returns which.
     #[cold]
     #[inline(never)]
-    fn refill(&mut self, class: Class) -> Result<(), TxError> {
+    fn refill(&mut self, class: Class, lines: bool) -> Result<Class, TxError> {
         let adoptions = if self.is_packing { usize::MAX } else { ADOPTIONS };
-        if self.look_again(class, PROBES) || self.adopt(class, adoptions) {
-            return Ok(());
+        if self.look_again(class, PROBES) || self.adopt(class, adoptions)? {
+            return Ok(class);
         }
         if self.is_packing {
             return Err(TxError::Full { chunks: self.chunks(), wanted: 1 });
         }
         let full = match self.fresh_chunk(class) {
             Err(full @ TxError::Full { .. }) => full,
-            other => return other,
+            other => return other.map(|()| class),
         };
-        // Chunks that were passed over may have lost their owners since.
-        self.blocks.adopted[class.number()] = 0;
-        if self.look_again(class, usize::MAX) || self.adopt(class, usize::MAX) {
-            return Ok(());
+        for class in class.and_larger(lines) {
+            let has_some = !self.blocks.free[class.number()].is_empty();
+            if has_some || self.look_again(class, usize::MAX) || self.adopt_known(class, usize::MAX)
+            {
+                return Ok(class);
+            }
         }
         Err(full)
     }
@@ -76,7 +82,7 @@ impl<M: Memory> Session<'_, M> {
             let freed = self.heap.layout.freed(chunk);
             if self.memory.load::<u64>(freed) > 0 {
                 self.memory.swap(freed, 0);
-                if self.scan(class, chunk) {
+                if self.scan(class, chunk, &self.taken_in(chunk)) {
                     return true;
                 }
             }
@@ -84,48 +90,37 @@ impl<M: Memory> Session<'_, M> {
         false
     }
 
-    /// Adopts chunks of the class that have no owner, until one has a free block; checks up to
-    /// `probes` chunks.
-    fn adopt(&mut self, class: Class, probes: usize) -> bool {
-        let layout = &self.heap.layout;
-        if layout.numbers.moves {
-            let orphans = self.memory.load(layout.orphans());
-            if std::mem::replace(&mut self.blocks.orphans, orphans) != orphans {
-                self.blocks.adopted.fill(0);
+    /// Adopts chunks that may have free blocks of the class, until one has; checks up to `probes`
+    /// chunks, and those that some more entries are of.
+    fn adopt(&mut self, class: Class, probes: usize) -> Result<bool, TxError> {
+        if self.adopt_known(class, probes) {
+            return Ok(true);
+        }
+        while !self.is_all_known() {
+            self.with_chunk_lock(Session::discover)?;
+            if self.adopt_known(class, probes) {
+                return Ok(true);
+            }
+            if probes < usize::MAX {
+                break;
             }
         }
-        self.with_chunk_lock(|session| session.adopt_locked(class, probes))
+        Ok(false)
     }
 
-    /// As [`adopt`](Session::adopt), with the chunk lock held, which guards the owners of chunks.
-    pub(super) fn adopt_locked(&mut self, class: Class, probes: usize) -> bool {
-        let space = self.shared.clone().filter(|_| !self.is_packing);
-        for probe in 0..probes {
-            let given_up = space.as_ref().and_then(|space| space.take_given_up(class));
-            let chunk = match given_up {
-                Some(chunk) if chunk < self.chunks() => chunk,
-                Some(_) => continue,
-                None => return self.search_orphan(class, probes - probe),
-            };
-            if self.adopt_chunk(class, chunk).0 {
-                return true;
-            }
-        }
-        false
+    fn adopt_known(&mut self, class: Class, probes: usize) -> bool {
+        !self.heap.layout.open(class).is_empty(self.memory)
+            && self.with_chunk_lock(|session| session.adopt_open(class, probes))
     }
 
-    /// Adopts the next chunk of the class that has no owner and has a free block; checks up to
-    /// `probes` chunks.
-    fn search_orphan(&mut self, class: Class, probes: usize) -> bool {
-        let chunks = self.chunks();
+    /// As [`adopt`](Session::adopt), without another entry. The chunk lock is held: chunks get
+    /// owners under it.
+    fn adopt_open(&mut self, class: Class, probes: usize) -> bool {
+        let open = self.heap.layout.open(class);
         for _ in 0..probes {
-            let chunk = self.blocks.adopted[class.number()];
-            if chunk >= chunks {
-                return false;
-            }
-            let (has_free, length) = self.adopt_chunk(class, chunk);
-            self.blocks.adopted[class.number()] = chunk + length;
-            if has_free {
+            let Some(chunk) = open.first(self.memory, 0) else { return false };
+            open.remove(self.memory, chunk);
+            if self.adopt_chunk(class, chunk) {
                 return true;
             }
         }
@@ -133,36 +128,16 @@ impl<M: Memory> Session<'_, M> {
     }
 
     /// Adopts a chunk if it is of the class and has no owner; returns whether it has a free block
-    /// then, and the number of chunks up to the next entry.
-    fn adopt_chunk(&mut self, class: Class, chunk: u64) -> (bool, u64) {
+    /// then.
+    fn adopt_chunk(&mut self, class: Class, chunk: u64) -> bool {
         let layout = self.heap.layout;
-        let at = layout.chunk_entry(chunk);
-        let bits: u64 = self.memory.load(at);
-        if chunk::is_passed(bits, class) {
-            return (false, 1);
+        let is_of_class = chunk::load(self.memory, &layout, chunk) == Ok(Chunk::Small(class));
+        if !is_of_class || self.is_destination(chunk) || !self.own(chunk) {
+            return false;
         }
-        let entry = Chunk::decode(at, bits);
-        let length = entry.as_ref().map_or(1, |entry| entry.length());
-        let owner = layout.owner(chunk);
-        let is_for_all = !self.is_destination(chunk);
-        if entry != Ok(Chunk::Small(class)) || !is_for_all || !self.may_own(owner, chunk, class) {
-            return (false, length);
-        }
-        self.forget(class, chunk, self.memory.load(owner));
         self.forget_all_of(chunk);
-        self.memory.store(owner, self.thread + 1);
         self.blocks.mine[class.number()].0.push(chunk);
-        (self.scan(class, chunk), length)
-    }
-
-    /// Removes from the list the blocks that this session freed while an earlier session of its
-    /// thread owned the chunk.
-    pub(super) fn forget(&mut self, class: Class, chunk: u64, owner: u64) {
-        if owner == self.thread + 1 {
-            let layout = self.heap.layout;
-            let is_other = |at: &u64| layout.chunk_of(Addr::pm(*at)) != Some(chunk);
-            self.blocks.free[class.number()].retain(is_other);
-        }
+        self.scan(class, chunk, &FxHashSet::default())
     }
 
     /// Discards what this thread knew of a chunk that it owned before and is about to own again.
@@ -185,19 +160,15 @@ impl<M: Memory> Session<'_, M> {
         }
     }
 
-    /// Whether the chunk has no owner, or an earlier session of this thread owned it.
-    fn may_own(&self, owner: Addr, chunk: u64, class: Class) -> bool {
-        match self.memory.load::<u64>(owner) {
-            0 => true,
-            thread if thread == self.thread + 1 => {
-                !self.blocks.mine[class.number()].0.contains(&chunk)
-            }
-            _ => false,
-        }
+    /// The blocks of the chunk that the transaction in progress has taken.
+    pub(super) fn taken_in(&self, chunk: u64) -> FxHashSet<Addr> {
+        let mine = self.buffers.taken.iter().filter(|block| block.chunk == chunk);
+        mine.map(|block| block.at).collect()
     }
 
-    /// Adds the free blocks of a chunk to the list, which must have none of them.
-    pub(super) fn scan(&mut self, class: Class, chunk: u64) -> bool {
+    /// Adds the free blocks of a chunk to the list, which must have none of them, but for those
+    /// that are taken.
+    fn scan(&mut self, class: Class, chunk: u64, taken: &FxHashSet<Addr>) -> bool {
         if self.is_looked_at(chunk) {
             self.memory.fetch_add(self.heap.layout.freed(chunk), 1);
             return false;
@@ -210,12 +181,13 @@ impl<M: Memory> Session<'_, M> {
         self.memory.read(start, &mut states);
         let first = start.offset() + STATE_BYTES;
         let before = self.blocks.free[class.number()].len();
-        let mine = self.buffers.taken.iter().filter(|block| block.chunk == chunk);
-        let taken: FxHashSet<Addr> = mine.map(|block| block.at).collect();
         for (block, state) in states.iter().enumerate().rev() {
+            if *state != 0 {
+                continue;
+            }
             let at = Addr::pm(first + block as u64 * class.bytes());
-            let is_free = *state == 0 && !is_reserved.as_ref().is_some_and(|is| is(at));
-            if is_free && !taken.contains(&at) && !self.is_kept(class, at) {
+            let is_reserved = is_reserved.as_ref().is_some_and(|is| is(at));
+            if !is_reserved && !taken.contains(&at) && !self.is_kept(class, at) {
                 self.blocks.free[class.number()].push(at.offset());
             }
         }
@@ -231,7 +203,7 @@ impl<M: Memory> Session<'_, M> {
     fn fresh_chunk(&mut self, class: Class) -> Result<(), TxError> {
         let chunk = self.fresh(Chunk::Small(class), STATE_BYTES)?;
         self.blocks.mine[class.number()].0.push(chunk);
-        self.scan(class, chunk);
+        self.scan(class, chunk, &FxHashSet::default());
         Ok(())
     }
 
@@ -248,9 +220,12 @@ impl<M: Memory> Session<'_, M> {
                 Kind::Small(class) if !is_in_cycle && is_mine() => {
                     self.blocks.free[class.number()].push(block.at.offset());
                 }
+                Kind::Small(class) => {
+                    self.note_freed(block.chunk, self.heap.layout.open(class));
+                }
                 Kind::Shelf(count) if self.give_back_granules(block, count) => {}
-                Kind::Small(_) | Kind::Shelf(_) => {
-                    self.memory.fetch_add(self.heap.layout.freed(block.chunk), 1);
+                Kind::Shelf(_) => {
+                    self.note_freed(block.chunk, self.heap.layout.shelves(LINES_MAX));
                 }
             }
         }
@@ -263,45 +238,5 @@ impl<M: Memory> Session<'_, M> {
             let freed: u64 = self.memory.load(at);
             self.memory.store(at, freed + bytes);
         }
-    }
-
-    /// Gives up all chunks of this thread: others can adopt them.
-    pub(crate) fn disown(&mut self) {
-        self.give_up_run();
-        self.disown_small();
-        for chunk in std::mem::take(&mut self.blocks.shelves).chunks() {
-            self.is_given_up(chunk);
-        }
-        if self.heap.layout.numbers.moves {
-            self.memory.fetch_add(self.heap.layout.orphans(), 1);
-        }
-    }
-
-    /// Gives up the chunks that have blocks of the classes.
-    pub(super) fn disown_small(&mut self) {
-        for number in 0..Class::COUNT {
-            self.blocks.free[number].clear();
-            if self.shared.is_none() {
-                self.blocks.adopted[number] = 0;
-            }
-            let class = Class::new(number as u64).expect("a class");
-            let (chunks, _) = std::mem::take(&mut self.blocks.mine[number]);
-            chunks.into_iter().for_each(|chunk| self.give_up_chunk(class, chunk));
-        }
-    }
-
-    /// Gives up a chunk of this thread that it has forgotten.
-    pub(super) fn give_up_chunk(&self, class: Class, chunk: u64) {
-        if self.is_given_up(chunk)
-            && let Some(space) = &self.shared
-        {
-            space.give_up(class, chunk);
-        }
-    }
-
-    /// Gives the chunk up, unless another thread owns it by now: a cycle can have freed it.
-    fn is_given_up(&self, chunk: u64) -> bool {
-        let owner = self.heap.layout.owner(chunk);
-        self.memory.compare_exchange(owner, self.thread + 1, 0).is_ok()
     }
 }

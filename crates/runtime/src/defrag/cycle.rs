@@ -364,7 +364,7 @@ impl Defragmenter {
             };
             for page in (0..pages::PAGES).filter(is_undecided) {
                 pages::forget(memory, layout, (chunk, page));
-                memory.fetch_add(layout.freed(chunk), 1);
+                session.note_usual(chunk);
             }
         }
         self.emptied.clear();

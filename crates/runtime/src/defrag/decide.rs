@@ -209,7 +209,7 @@ impl Defragmenter {
         let rest = decision.chosen[decision.next..].iter();
         for page in rest.filter(|page| is_listed(memory, layout, page)) {
             pages::forget(memory, layout, (page.chunk, page.page));
-            memory.fetch_add(layout.freed(page.chunk), 1);
+            session.note_usual(page.chunk);
         }
         self.pages = written as u64;
         self.hardware.iter_mut().for_each(|hardware| hardware.add_tail(memory));

@@ -164,9 +164,10 @@ impl Defragmenter {
         chunks.dedup();
         for chunk in chunks.into_iter().filter(|chunk| session.is_destination(*chunk)) {
             pages::set_destination(memory, layout, chunk, false);
-            memory.store(layout.owner(chunk), 0u64);
+            memory.swap(layout.owner(chunk), 0);
+            memory.swap(layout.freed(chunk), 0);
+            session.note_usual(chunk);
         }
-        memory.fetch_add(layout.orphans(), 1);
     }
 
     /// Marks the free chunks at `chunk` as vacant; returns false if there may be more.
@@ -176,15 +177,17 @@ impl Defragmenter {
         chunk: u64,
     ) -> Result<bool, DefragError> {
         let (memory, layout) = (session.memory, session.heap.layout);
+        while !session.is_all_known() {
+            session.with_chunk_lock(Session::discover)?;
+        }
         let vacant = session.with_chunk_lock(|session| -> Result<_, AccessError> {
             let count = session.heap.chunks(memory)?;
             let Chunk::Run(length) = chunk::load_within(memory, &layout, chunk, count)? else {
                 return Ok(Vec::new());
             };
-            // An owned run is being filled by a transaction that has not committed.
+            // Others are being filled by a transaction that has not committed.
             let is_held = |chunk: &u64| {
-                memory.load::<u64>(layout.owner(*chunk)) == 0
-                    && !Pages::load(memory, &layout, *chunk).are_holes()
+                session.is_free_chunk(*chunk) && !Pages::load(memory, &layout, *chunk).are_holes()
             };
             let held = (chunk..chunk + length).filter(is_held).take(BATCH_CHUNKS);
             let held: Vec<u64> = held.collect();
@@ -201,6 +204,7 @@ fn free_table<M: Memory>(session: &mut Session<'_, M>, table: Table) -> Result<(
     let (memory, layout) = (session.memory, session.heap.layout);
     let count = session.heap.chunks(memory)?;
     let length = chunk::load_within(memory, &layout, table.chunk, count)?.length();
+    session.hold_run(table.chunk);
     let mut builder = Builder::default();
     builder.clear();
     let (entry, word) = (layout.chunk_entry(table.chunk), layout.moved_table());
@@ -208,9 +212,7 @@ fn free_table<M: Memory>(session: &mut Session<'_, M>, table: Table) -> Result<(
     builder.push_freed(layout.chunk(table.chunk), length * CHUNK_BYTES);
     builder.push_word(word, 0);
     session.log.commit(memory, &mut builder, Wait::Durable)?;
-    for chunk in table.chunk..table.chunk + length {
-        memory.store(layout.owner(chunk), 0u64);
-    }
+    session.put_run(table.chunk, length);
     Ok(())
 }
 
@@ -251,7 +253,7 @@ impl<M: Memory> Session<'_, M> {
         for page in rest {
             pages::forget(memory, &layout, (chunk, page));
         }
-        memory.fetch_add(layout.freed(chunk), 1);
+        self.note_usual(chunk);
         Ok(())
     }
 
@@ -276,6 +278,7 @@ impl<M: Memory> Session<'_, M> {
             // first.
             session.memory.swap(session.heap.layout.owner(chunk), 0);
             session.vacate_chunk(chunk);
+            session.put_run(chunk, 1);
             Ok(())
         })
     }
@@ -300,8 +303,8 @@ impl<M: Memory> Session<'_, M> {
             if is_vacant { count } else { 0 }
         };
         if count == PAGES {
-            return self.with_chunk_lock(|_| {
-                let is_free = memory.load::<u64>(layout.owner(chunk)) == 0;
+            return self.with_chunk_lock(|session| {
+                let is_free = session.is_free_chunk(chunk);
                 discard(is_free && Pages::load(memory, &layout, chunk).are_holes())
             });
         }
@@ -311,7 +314,7 @@ impl<M: Memory> Session<'_, M> {
         for page in vacant.filter(|_| discarded > 0) {
             pages::forget(memory, &layout, (chunk, page));
         }
-        memory.fetch_add(layout.freed(chunk), 1);
+        self.note_usual(chunk);
         discarded
     }
 }

@@ -4,7 +4,9 @@
 //! `docs/format.md` describes the same layout byte by byte. Only the numbers are stored, so a wrong
 //! address in the pool is always a wrong checksum of the header.
 
-use crate::alloc::size_class::CHUNK_BYTES;
+use crate::alloc::chunk_set::ChunkSet;
+use crate::alloc::shelf::LINES_MAX;
+use crate::alloc::size_class::{CHUNK_BYTES, Class};
 use crate::{Arena, Locks, Stripes};
 use seawall_memory::{Addr, LINE_BYTES};
 
@@ -73,8 +75,10 @@ pub(crate) struct Layout {
     pub(crate) stamps: Addr,
     /// In DRAM: a copy of `retired`, unchecked.
     pub(crate) retired_now: Addr,
-    /// In DRAM: where the next search for free chunks begins.
-    pub(crate) cursor: Addr,
+    /// In DRAM: the number of chunks of which the sets know what they hold.
+    pub(crate) known: Addr,
+    /// In DRAM: the most consecutive free chunks that a search has found, or one of two marks.
+    pub(crate) longest: Addr,
     /// In DRAM, in pools whose programs store in place: the greatest number of a thread that has
     /// joined, plus 1. Such pools have room for many more threads than most programs have.
     pub(crate) joined: Addr,
@@ -83,6 +87,7 @@ pub(crate) struct Layout {
     busy: Addr,
     dirty: Addr,
     owners: Addr,
+    sets: Addr,
     /// In DRAM: locks for the structures of the heap.
     pub(crate) stripes: Stripes,
     /// In DRAM, if objects can move: the phase of the cycle, the role of each chunk's pages in it,
@@ -92,6 +97,10 @@ pub(crate) struct Layout {
     parts: Addr,
     pub(crate) dram_bytes: u64,
 }
+
+/// Sets of chunks: the free ones, those that may be empty, those with free blocks of each class,
+/// and shelves by their free lines.
+const SETS: u64 = 2 + Class::COUNT as u64 + LINES_MAX;
 
 /// The lock for truncating logs.
 pub(crate) const RETIRE_LOCK: u64 = 0;
@@ -116,6 +125,7 @@ impl Layout {
         let busy = arena.dram(LINE_BYTES * numbers.threads);
         let dirty = arena.dram(2 * numbers.log_bytes * numbers.threads);
         let owners = arena.dram(16 * numbers.chunks_max);
+        let sets = arena.dram(SETS * ChunkSet::bytes(numbers.chunks_max));
         let stripes = Stripes::place(&mut arena, numbers.threads);
         let mut if_moves = |bytes| if numbers.moves { arena.dram(bytes) } else { Addr::NULL };
         let phase = if_moves(2 * LINE_BYTES);
@@ -135,12 +145,14 @@ impl Layout {
             generation,
             stamps,
             retired_now: rest,
-            cursor: rest.plus(8),
+            known: rest.plus(8),
             joined: rest.plus(16),
+            longest: rest.plus(24),
             locks,
             busy,
             dirty,
             owners,
+            sets,
             stripes,
             phase,
             pages,
@@ -253,14 +265,41 @@ impl Layout {
         self.dirty.plus((2 * thread + generation % 2) * self.numbers.log_bytes)
     }
 
-    /// In DRAM: the owner of the chunk (a thread's number plus 1), or 0.
+    /// In DRAM: the owner of the chunk, or of the run of chunks that begins there (a thread's
+    /// number plus 1), or 0.
     pub(crate) fn owner(&self, chunk: u64) -> Addr {
         self.owners.plus(16 * chunk)
     }
 
-    /// In DRAM: the number of blocks of the chunk that threads other than its owner have freed.
+    /// In DRAM: the number of blocks of the chunk that no thread lists, freed since its states, or
+    /// its place in the sets, were last looked at.
     pub(crate) fn freed(&self, chunk: u64) -> Addr {
         self.owners.plus(16 * chunk + 8)
+    }
+
+    fn set(&self, number: u64) -> ChunkSet {
+        let most = self.numbers.chunks_max;
+        ChunkSet::new(self.sets.plus(number * ChunkSet::bytes(most)), most)
+    }
+
+    /// The chunks that can be taken for any use.
+    pub(crate) fn free_chunks(&self) -> ChunkSet {
+        self.set(0)
+    }
+
+    /// Chunks of blocks and shelves without an owner that may be empty.
+    pub(crate) fn loose(&self) -> ChunkSet {
+        self.set(1)
+    }
+
+    /// Chunks without an owner that may have free blocks of the class.
+    pub(crate) fn open(&self, class: Class) -> ChunkSet {
+        self.set(2 + class.number() as u64)
+    }
+
+    /// Shelves without an owner that may have so many consecutive free lines, and have no more.
+    pub(crate) fn shelves(&self, lines: u64) -> ChunkSet {
+        self.set(1 + Class::COUNT as u64 + lines)
     }
 
     /// The chunk of the forwarding table, plus 1, or 0: a checked word of the state line.
@@ -277,11 +316,6 @@ impl Layout {
     #[inline]
     pub(crate) fn looked_at(&self) -> Addr {
         self.phase.plus(16)
-    }
-
-    /// In DRAM: how often chunks have lost their owners.
-    pub(crate) fn orphans(&self) -> Addr {
-        self.phase.plus(24)
     }
 
     /// In DRAM: which counter new shared scopes use.

@@ -21,7 +21,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A thread's handle on a heap: runs its transactions, one at a time.
 ///
 /// Its state is volatile, so dropping a session loses no data. The free blocks that it had stay
-/// reserved for its thread number until that joins again or the heap is opened again;
+/// reserved for its thread number until that joins again and finds no other room, or the heap is
+/// opened again;
 /// [`leave`](Session::leave) returns them to all threads.
 pub struct Session<'m, M: Memory> {
     pub(crate) memory: &'m M,

@@ -61,18 +61,34 @@ impl<M: Memory> Session<'_, M> {
         self.take_chunks(bytes.div_ceil(CHUNK_BYTES), Use::Log)
     }
 
-    /// Commits a record, in an extension if the log does not hold it.
+    /// Commits a record; one that the log does not hold is made shorter, or else committed in an
+    /// extension.
     #[inline]
     pub(crate) fn log_record(&mut self, record: &mut Builder, wait: Wait) -> Result<(), TxError> {
         if self.log.holds(record, 0) {
             self.log.commit(self.memory, record, wait)
         } else {
-            self.log_elsewhere(record)
+            self.log_long(record, wait)
         }
     }
 
     #[cold]
     #[inline(never)]
+    fn log_long(&mut self, record: &mut Builder, wait: Wait) -> Result<(), TxError> {
+        self.drop_freed(record);
+        if self.log.holds(record, 0) {
+            return self.log.commit(self.memory, record, wait);
+        }
+        let emptied = self.drop_states(record);
+        let outcome = if self.log.holds(record, 0) {
+            self.log.commit(self.memory, record, wait)
+        } else {
+            self.log_elsewhere(record)
+        };
+        self.settle(&emptied, outcome.is_ok());
+        outcome
+    }
+
     fn log_elsewhere(&mut self, record: &mut Builder) -> Result<(), TxError> {
         let (bytes, room) = (record.bytes(), BYTES_MAX);
         if bytes > room {
@@ -92,7 +108,7 @@ impl<M: Memory> Session<'_, M> {
 
     pub(crate) fn give_back_extensions(&self, blocks: &[Block]) {
         for block in blocks {
-            self.own_run(block.chunk, block.bytes() / CHUNK_BYTES, 0);
+            self.put_run(block.chunk, block.bytes() / CHUNK_BYTES);
         }
     }
 }

@@ -55,7 +55,10 @@ impl<M: Memory> Session<'_, M> {
 
     /// Redo: logs the old values of the words that the transaction has noted, and stores them.
     fn store_words(&mut self) -> Result<(), TxError> {
-        let words = std::mem::take(&mut self.buffers.words.record);
+        let mut words = std::mem::take(&mut self.buffers.words.record);
+        if !self.log.holds(&words, 0) {
+            self.drop_freed(&mut words);
+        }
         let outcome = self.save_old(&words);
         if outcome.is_ok() {
             for entry in words.entries() {
