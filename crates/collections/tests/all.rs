@@ -3,6 +3,7 @@
 use seawall_explore::Model;
 
 mod fields;
+mod full;
 mod inspect;
 mod linear;
 mod map_crash;

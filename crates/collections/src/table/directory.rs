@@ -7,14 +7,15 @@
 //!
 //! A split, a merge and a new directory are part of the transaction that needs them, and write few
 //! words of its log: a new segment and a new directory are filled where no other thread sees them
-//! (what is less than 4 KiB is logged as well). The stripe of the directory is held from then on
+//! (what is less than 4 KiB is logged as well). Where there is no room for them, a merge changes
+//! what is there, as removing needs no room. The stripe of the directory is held from then on
 //! until the transaction is over; other threads wait.
 
 use super::segment::{SPARSE, Segment};
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapError, MapFlaw, Table, top};
 use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, Memory};
-use seawall_runtime::{Tx, TxError};
+use seawall_runtime::{Logging, Tx, TxError};
 
 /// Words of the directory that are changed in place; more of them are copied to a new one.
 const WORDS_MAX: u64 = 256;
@@ -94,10 +95,16 @@ impl Table {
             let merged = Segment { depth, ..segment };
             let Some(content) = merged.merged_bytes(hash, &mut entries) else { return Ok(()) };
             let at = match self.fresh(tx, &content, MapFlaw::EarlySegment) {
+                Err(MapError::Heap(TxError::Full { .. })) if tx.kind() == Logging::Redo => {
+                    tx.write(segment.at, &content)?;
+                    segment.at
+                }
                 Err(MapError::Heap(TxError::Full { .. })) => return Ok(()),
-                fresh => fresh?,
+                fresh => {
+                    tx.free(segment.at)?;
+                    fresh?
+                }
             };
-            tx.free(segment.at)?;
             tx.free(buddy.at)?;
             segment = Segment { at, ..merged };
             self.point(tx, &Change { prefix: top(hash, depth), depth, segments: &[segment] })?;
@@ -159,10 +166,7 @@ impl Table {
         let old = Directory::of(tx.load(self.root.plus(DIRECTORY)));
         let depth = change.segments[0].depth;
         if depth <= old.bits && change.words(old.bits).count() as u64 <= WORDS_MAX {
-            for (at, entry) in change.words(old.bits) {
-                tx.store(old.at.plus(8 * at), entry)?;
-            }
-            return Ok(());
+            return point_in_place(tx, old, change);
         }
         let most = old.bits.max(depth);
         let within = Within(tx);
@@ -173,8 +177,25 @@ impl Table {
         let bits = deepest.unwrap_or(most).clamp(1, most);
         let words = words.iter().step_by(1 << (most - bits));
         let content: Vec<u8> = words.flat_map(|entry| entry.to_le_bytes()).collect();
-        let at = self.fresh(tx, &content, MapFlaw::EarlyDirectory)?;
+        let at = match self.fresh(tx, &content, MapFlaw::EarlyDirectory) {
+            Err(MapError::Heap(TxError::Full { .. })) if depth <= old.bits => {
+                return point_in_place(tx, old, change);
+            }
+            fresh => fresh?,
+        };
         tx.store(self.root.plus(DIRECTORY), at.bits() | u64::from(bits))?;
         Ok(tx.free(old.at)?)
     }
+}
+
+/// Changes the words of a directory, which has enough bits.
+fn point_in_place<M: Memory>(
+    tx: &mut Tx<'_, '_, M>,
+    directory: Directory,
+    change: &Change<'_>,
+) -> Result<(), MapError> {
+    for (at, entry) in change.words(directory.bits) {
+        tx.store(directory.at.plus(8 * at), entry)?;
+    }
+    Ok(())
 }

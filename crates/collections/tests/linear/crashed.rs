@@ -123,7 +123,7 @@ fn some_order_explains_what_threads_saw_and_what_a_crash_left_of_a_heap() {
 /// The first seed whose history no order explains. Runs in which a mistake does other harm, such as
 /// a wild address, do not count.
 fn caught<K: Keyed>(flawed: impl Fn(K) -> K) -> Option<u64> {
-    (1..=300).find(|seed| {
+    (1..=400).find(|seed| {
         let plan = Plan { threads: 8, keys: 16, count: 60, seed: *seed, base: 1 };
         let run = run::<K>(&plan, HeapFlaw::None, &flawed);
         run.is_ok_and(|run| matches!(check(&run.ops), Err(Refusal::Wrong { .. })))
