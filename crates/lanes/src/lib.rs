@@ -7,7 +7,8 @@
 //!
 //! As many lanes as the pool has room for keep their free space from one use to the next. The
 //! others serve when those are taken, and return it after each use: else each of hundreds of
-//! threads would have a chunk of each size of its own, with few objects in it.
+//! threads would have a chunk of each size of its own, with few objects in it. Who finds no room
+//! lets the lanes that keep some return it; each says whether it does.
 //!
 //! In the child of a fork lanes are the parent's. No call there takes one: who has the pool looks
 //! before. One that the forking thread had is given up without an access to the pool.
@@ -20,7 +21,7 @@ use seawall_memory::{MemoryExt, Process};
 use seawall_native::{NativeMemory, Pool};
 use seawall_runtime::{CHUNK_BYTES, Heap, Session, SharedSpace, TxError};
 use std::cell::UnsafeCell;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,14 +36,13 @@ const CALLS_SHARE: usize = 5;
 /// its own, as few programs use so many sizes.
 const CHUNKS_A_LANE: u64 = 16;
 
-/// How often an action that finds no room is tried again while no other lane returns its free
-/// space, and how long it waits each time: 10 ms in all.
-const ATTEMPTS: usize = 200;
+/// How often a thread that finds no room looks for what others return, while none does, before it
+/// sleeps, and then: 10 ms in all.
+const LOOKS: usize = 100;
+const SLEEPS: usize = 200;
 const PAUSE: Duration = Duration::from_micros(50);
-/// How often all lanes return their free space before there is no room.
+/// How often others may take what was returned before there is no room.
 const ROUNDS: usize = 8;
-/// For so many releases a pool that had no room is taken to be short of it.
-const RELEASES: usize = 1024;
 
 /// What a lane is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +74,12 @@ pub struct Lanes {
     lanes: Box<[Lane]>,
     /// The number of lanes that keep their free space; threads prefer these.
     usual: usize,
-    /// While that is not 0, the pool is short of room, and a lane that is released returns its free
-    /// space; the number of releases that are left.
-    short_for: AtomicUsize,
+    /// The number of lanes of which one has been used.
+    used: AtomicUsize,
+    /// Whether a thread has found no room, and no chunk was free then.
+    is_short: AtomicBool,
+    /// How often a lane has returned free space.
+    returns: AtomicUsize,
     waiting: AtomicUsize,
     waiters: Mutex<()>,
     freed: Condvar,
@@ -87,8 +90,12 @@ pub struct Lanes {
 #[repr(align(128))]
 struct Lane {
     is_taken: AtomicBool,
-    /// How often its session was let return its free space.
-    returns: AtomicUsize,
+    /// Whether its session may have free space.
+    keeps: AtomicBool,
+    /// Whether another thread wants that.
+    is_asked: AtomicBool,
+    /// Whether one has waited for it in vain.
+    is_deaf: AtomicBool,
     /// From `Box::into_raw`.
     memory: *mut Apart<NativeMemory<'static>>,
     session: UnsafeCell<Option<LaneSession>>,
@@ -110,7 +117,9 @@ impl Lanes {
     pub fn new(file: &'static Pool, heap: Heap) -> Lanes {
         let lane = |number| Lane {
             is_taken: AtomicBool::new(false),
-            returns: AtomicUsize::new(0),
+            keeps: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
+            is_deaf: AtomicBool::new(false),
             memory: Box::into_raw(Box::new(Apart(file.memory(number)))),
             session: UnsafeCell::new(None),
         };
@@ -123,7 +132,9 @@ impl Lanes {
             usual: (for_space as usize).clamp(1, for_all(count)),
             space: SharedSpace::default(),
             lanes: (0..count).map(lane).collect(),
-            short_for: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            is_short: AtomicBool::new(false),
+            returns: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             waiters: Mutex::new(()),
             freed: Condvar::new(),
@@ -154,7 +165,10 @@ impl Lanes {
     }
 
     /// The session of a lane that the caller has.
+    #[cold]
+    #[inline(never)]
     fn join(&self, number: usize) -> LaneSession {
+        self.used.fetch_max(number + 1, SeqCst);
         // SAFETY: the memory lives as long as the lanes, and this session alone uses it.
         let memory: &'static NativeMemory<'static> = unsafe { &(*self.lanes[number].memory).0 };
         let mut session = self.heap.join(memory);
@@ -217,28 +231,45 @@ impl Lanes {
         lane
     }
 
-    /// Lets the session of a lane that the caller has return its free space.
-    fn give_up_space(&self, number: usize) {
+    /// Lets the session of a lane that the caller has return its free space; whether it has any, or
+    /// has returned some by itself.
+    #[cold]
+    #[inline(never)]
+    fn give_up_space(&self, number: usize) -> bool {
         if !self.process.is_this() {
-            return;
+            return false;
         }
+        let lane = &self.lanes[number];
         // SAFETY: the caller has the lane.
-        if let Some(session) = unsafe { &mut *self.lanes[number].session.get() } {
-            session.give_up_space();
+        let session = unsafe { &mut *lane.session.get() };
+        let has_some = session.as_mut().is_some_and(Session::give_up_space);
+        self.returns.fetch_add(usize::from(has_some), SeqCst);
+        for is_so in [&lane.keeps, &lane.is_asked, &lane.is_deaf] {
+            is_so.store(false, SeqCst);
         }
-        self.lanes[number].returns.fetch_add(1, SeqCst);
+        has_some
     }
 
     /// Whether a lane keeps its free space from one use to the next.
+    #[inline]
     fn keeps_space(&self, number: usize) -> bool {
-        number < self.usual && self.short_for.load(SeqCst) == 0
+        number < self.usual && !self.lanes[number].is_asked.load(Relaxed)
     }
 
-    #[cold]
-    fn give_up_at_release(&self, number: usize) {
-        self.give_up_space(number);
-        let less = |left: usize| left.checked_sub(1);
-        let _ = self.short_for.fetch_update(SeqCst, SeqCst, less);
+    /// The lanes but this one that may have free space.
+    fn keepers(&self, but: usize) -> impl Iterator<Item = usize> {
+        let used = self.used.load(SeqCst);
+        (0..used).filter(move |number| *number != but && self.lanes[*number].keeps.load(SeqCst))
+    }
+
+    /// Lets a lane return its free space; false if it is in use.
+    fn gather_from(&self, number: usize) -> bool {
+        let is_idle = self.try_take(number);
+        if is_idle {
+            self.give_up_space(number);
+            self.release(number);
+        }
+        is_idle
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
@@ -305,15 +336,18 @@ impl LaneGuard {
 
     /// The session of the lane.
     pub fn session(&mut self) -> &mut LaneSession {
-        let place = self.lanes.lanes[self.number].session.get();
+        let lane = &self.lanes.lanes[self.number];
+        lane.keeps.store(true, Relaxed);
         // SAFETY: this guard alone has the lane, and is borrowed for as long as the session.
-        unsafe { &mut *place }.get_or_insert_with(|| self.lanes.join(self.number))
+        let session = unsafe { &mut *lane.session.get() };
+        session.get_or_insert_with(|| self.lanes.join(self.number))
     }
 
-    /// Does `action`. If there is no room for it, this lane returns its free space, and each other
-    /// one does when it is not in use, is released, or finds no room either. Then it tries again,
-    /// until all have and none is in use; or none has for 10 ms, as a transaction that holds some
-    /// may wait for this thread; or all have, several times, and others took it.
+    /// Does `action`. If there is no room for it, this lane returns its free space, and so does
+    /// each other one that has some: at once if it is not in use, else at the end of the call that
+    /// is in progress, or of the next one. Then it tries again, unless none has returned any. It
+    /// waits for a lane that is in use up to 10 ms: a transaction that has some may wait for this
+    /// thread. It does not wait for the same lane once more before that has done something.
     ///
     /// # Errors
     /// What `action` returns.
@@ -321,83 +355,97 @@ impl LaneGuard {
         &mut self,
         mut action: impl FnMut(&mut LaneSession) -> Result<T, E>,
     ) -> Result<T, E> {
+        let before = self.lanes.returns.load(SeqCst);
         let mut outcome = action(self.session());
         if outcome.as_ref().is_err_and(E::is_no_room) {
-            outcome = self.gathering(action);
+            outcome = self.gathering(before, outcome, action);
         }
         // A transaction goes on, and may wait long, for a lane or for a lock of the program.
-        if self.purpose == LanePurpose::Transaction && !self.lanes.keeps_space(self.number) {
+        if self.purpose == LanePurpose::Transaction
+            && (!self.lanes.keeps_space(self.number) || self.is_short())
+        {
             self.lanes.give_up_space(self.number);
         }
         outcome
     }
 
+    /// Whether the pool is short of room that other threads may want.
+    #[inline]
+    fn is_short(&mut self) -> bool {
+        let lanes = self.lanes;
+        lanes.is_short.load(Relaxed) && lanes.used.load(Relaxed) > 1 && self.is_still_short()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_still_short(&mut self) -> bool {
+        let is_short = !self.session().has_free_chunk();
+        self.lanes.is_short.store(is_short, Relaxed);
+        is_short
+    }
+
+    /// Tries the action again, whose last outcome was for want of room, and began when there had
+    /// been that many returns.
     #[cold]
     fn gathering<T, E: NoRoom>(
         &mut self,
+        mut before: usize,
+        mut outcome: Result<T, E>,
         mut action: impl FnMut(&mut LaneSession) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut holding = self.others();
-        let (mut attempts, mut rounds) = (ATTEMPTS, ROUNDS);
-        loop {
-            self.lanes.short_for.store(RELEASES, SeqCst);
-            self.lanes.give_up_space(self.number);
-            let before = holding.len();
-            holding.retain(|(number, returns)| !self.has_returned(*number, *returns));
-            attempts = if holding.len() < before { ATTEMPTS } else { attempts - 1 };
-            if holding.is_empty() {
-                rounds = if self.is_alone() { 0 } else { rounds - 1 };
-                holding = self.others();
-            }
-            let outcome = action(self.session());
-            let is_last = rounds == 0 || attempts == 0;
-            if is_last || !outcome.as_ref().is_err_and(E::is_no_room) {
-                return outcome;
-            }
-            std::thread::sleep(PAUSE);
+        if !self.session().has_free_chunk() {
+            self.lanes.is_short.store(true, SeqCst);
         }
+        for _ in 0..ROUNDS {
+            before += usize::from(self.lanes.give_up_space(self.number));
+            let now = self.gather(before);
+            if now == before || !outcome.as_ref().is_err_and(E::is_no_room) {
+                break;
+            }
+            before = now;
+            outcome = action(self.session());
+        }
+        outcome
     }
 
-    /// Whether no other lane is in use.
-    fn is_alone(&self) -> bool {
-        let mut all = self.lanes.lanes.iter().enumerate();
-        all.all(|(number, lane)| number == self.number || !lane.is_taken.load(SeqCst))
+    /// Lets the other lanes return their free space; waits for those in use until there have been
+    /// more than `before` returns. Gives how many there have been.
+    fn gather(&self, before: usize) -> usize {
+        let lanes = self.lanes;
+        let mut awaited: Vec<usize> = lanes.keepers(self.number).collect();
+        awaited.retain(|number| !lanes.gather_from(*number));
+        for number in &awaited {
+            lanes.lanes[*number].is_asked.store(true, SeqCst);
+        }
+        let is_deaf = |number: &usize| lanes.lanes[*number].is_deaf.load(SeqCst);
+        awaited.retain(|number| !is_deaf(number));
+        for look in 0..LOOKS + SLEEPS {
+            let now = lanes.returns.load(SeqCst);
+            let keeps = |number: &usize| lanes.lanes[*number].keeps.load(SeqCst);
+            awaited.retain(|number| keeps(number) && !lanes.gather_from(*number));
+            if now != before || awaited.is_empty() {
+                break;
+            }
+            if look < LOOKS { std::thread::yield_now() } else { std::thread::sleep(PAUSE) }
+        }
+        let now = lanes.returns.load(SeqCst);
+        for number in awaited.iter().filter(|_| now == before) {
+            lanes.lanes[*number].is_deaf.store(true, SeqCst);
+        }
+        now
     }
 
     /// Does `action` with a session that takes free blocks from the front of the pool, also those
     /// of the lanes that are not in use.
     pub fn packing<T>(&mut self, action: impl FnOnce(&mut LaneGuard) -> T) -> T {
-        self.gather_space();
+        for number in self.lanes.keepers(self.number) {
+            self.lanes.gather_from(number);
+        }
         self.lanes.give_up_space(self.number);
         self.session().set_packing(true);
         let outcome = action(self);
         self.session().set_packing(false);
         outcome
-    }
-
-    /// Lets the lanes that are not in use return their free space.
-    fn gather_space(&self) {
-        for (number, returns) in self.others() {
-            self.has_returned(number, returns);
-        }
-    }
-
-    /// The other lanes, each with how often it has returned its free space.
-    fn others(&self) -> Vec<(usize, usize)> {
-        let returns = |lane: &Lane| lane.returns.load(SeqCst);
-        let all = self.lanes.lanes.iter().map(returns).enumerate();
-        all.filter(|(number, _)| *number != self.number).collect()
-    }
-
-    /// Whether a lane has returned its free space since it had done so `returns` times; lets it if
-    /// it is not in use.
-    fn has_returned(&self, number: usize, returns: usize) -> bool {
-        let lanes = self.lanes;
-        if lanes.try_take(number) {
-            lanes.give_up_space(number);
-            lanes.release(number);
-        }
-        lanes.lanes[number].returns.load(SeqCst) != returns
     }
 }
 
@@ -413,7 +461,7 @@ impl Drop for LaneGuard {
             session.memory().drain();
         }
         if !self.lanes.keeps_space(self.number) {
-            self.lanes.give_up_at_release(self.number);
+            self.lanes.give_up_space(self.number);
         }
         self.lanes.release(self.number);
     }

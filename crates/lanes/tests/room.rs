@@ -57,21 +57,12 @@ fn fill(lanes: &'static Lanes, bytes: u64) -> BTreeSet<Addr> {
     std::iter::from_fn(|| alloc().ok()).collect()
 }
 
-/// Four lanes in a pool so large that those for transactions keep their free space; so many of its
-/// chunks are free, none next to another.
-fn nearly_full(free: usize) -> &'static Lanes {
-    let lanes = lanes(130);
-    let full = fill(lanes, CHUNK_BYTES);
-    let mut lane = LaneGuard::take(lanes, LanePurpose::Call, 0);
-    for at in full.iter().step_by(50).take(free) {
+/// Frees objects, each in a call of its own.
+fn free<'a>(lanes: &'static Lanes, objects: impl IntoIterator<Item = &'a Addr>) {
+    for at in objects {
+        let mut lane = LaneGuard::take(lanes, LanePurpose::Call, 0);
         lane.session().transaction(|tx| tx.free(*at)).unwrap();
     }
-    drop(lane);
-    // For so many calls, a pool that was full is taken to be short of room.
-    for _ in 0..2000 {
-        drop(LaneGuard::take(lanes, LanePurpose::Call, 0));
-    }
-    lanes
 }
 
 #[test]
@@ -90,7 +81,9 @@ fn an_open_transaction_leaves_the_rest_of_its_chunks_to_calls() {
 
 #[test]
 fn two_open_transactions_that_want_room_give_each_other_theirs() {
-    let lanes = nearly_full(2);
+    let lanes = lanes(130);
+    let full = fill(lanes, CHUNK_BYTES);
+    free(lanes, full.iter().step_by(50).take(2));
     let both = Barrier::new(2);
     std::thread::scope(|scope| {
         for (number, [first, then]) in [[1000, 3000], [3000, 1000]].into_iter().enumerate() {
@@ -110,7 +103,13 @@ fn two_open_transactions_that_want_room_give_each_other_theirs() {
 
 #[test]
 fn a_thread_that_waits_for_a_lane_first_returns_what_its_transaction_keeps() {
-    let lanes = nearly_full(1);
+    // So large a pool that the lanes for transactions keep their free space.
+    let lanes = lanes(130);
+    let mut lane = LaneGuard::take(lanes, LanePurpose::Call, 0);
+    for _ in 0..127 {
+        lane.session().transaction(|tx| tx.alloc(CHUNK_BYTES)).unwrap();
+    }
+    drop(lane);
     let waits = Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -137,4 +136,40 @@ fn a_thread_that_waits_for_a_lane_first_returns_what_its_transaction_keeps() {
         drop(others);
         assert!(before.is_err() && after.is_ok(), "{before:?}, {after:?}");
     });
+}
+
+#[test]
+fn threads_that_free_one_for_each_new_one_in_a_full_pool_lose_no_room() {
+    for (bytes, purpose) in [
+        (1000, LanePurpose::Call),
+        (10_000, LanePurpose::Call),
+        (2 * CHUNK_BYTES, LanePurpose::Call),
+        (1000, LanePurpose::Transaction),
+    ] {
+        let lanes = lanes(40);
+        let full = fill(lanes, bytes);
+        let mut shares: Vec<Vec<Addr>> = vec![Vec::new(); 4];
+        for (at, number) in full.iter().zip((0..4).cycle()) {
+            shares[number].push(*at);
+        }
+        std::thread::scope(|scope| {
+            for (number, mut mine) in shares.into_iter().enumerate() {
+                let alloc = move || {
+                    let mut lane = LaneGuard::take(lanes, purpose, number);
+                    lane.with_room(|session| session.transaction(|tx| tx.alloc(bytes)))
+                };
+                scope.spawn(move || {
+                    for _ in 0..300 {
+                        if let Ok(at) = alloc() {
+                            mine.push(at);
+                        } else if let Some(at) = mine.pop() {
+                            free(lanes, [&at]);
+                        }
+                    }
+                    free(lanes, &mine);
+                });
+            }
+        });
+        assert_eq!(fill(lanes, bytes).len(), full.len(), "of {bytes} bytes");
+    }
 }
