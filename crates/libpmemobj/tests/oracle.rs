@@ -57,6 +57,14 @@ fn many_threads_share_the_chunks_of_a_small_pool() {
 }
 
 #[test]
+fn in_a_full_pool_one_is_freed_for_each_new_one_and_all_by_one_transaction() {
+    let test = "in_a_full_pool_one_is_freed_for_each_new_one_and_all_by_one_transaction";
+    let Some(program) = compile(test, "full") else { return };
+    let folder = pools();
+    printed(&program, Whose::Ours, &[pool_in(&folder, "pool").to_str().unwrap()]);
+}
+
+#[test]
 fn a_pool_of_two_lanes_serves_as_many_threads_and_one_of_none_is_refused() {
     let test = "a_pool_of_two_lanes_serves_as_many_threads_and_one_of_none_is_refused";
     let Some(program) = compile(test, "threads") else { return };
