@@ -372,8 +372,7 @@ impl LaneGuard {
     /// Whether the pool is short of room that other threads may want.
     #[inline]
     fn is_short(&mut self) -> bool {
-        let lanes = self.lanes;
-        lanes.is_short.load(Relaxed) && lanes.used.load(Relaxed) > 1 && self.is_still_short()
+        self.lanes.is_short.load(Relaxed) && self.is_still_short()
     }
 
     #[cold]
