@@ -41,6 +41,9 @@ const CHUNKS_A_LANE: u64 = 16;
 const LOOKS: usize = 100;
 const SLEEPS: usize = 200;
 const PAUSE: Duration = Duration::from_micros(50);
+/// After so many calls of transactions that see a free chunk, a pool that had none is no longer
+/// short of room.
+const CALLS: usize = 1024;
 /// How often others may take what was returned before there is no room.
 const ROUNDS: usize = 8;
 
@@ -76,8 +79,9 @@ pub struct Lanes {
     usual: usize,
     /// The number of lanes of which one has been used.
     used: AtomicUsize,
-    /// Whether a thread has found no room, and no chunk was free then.
-    is_short: AtomicBool,
+    /// While that is not 0, the pool is short of room: a thread has found none, and no chunk was
+    /// free then. The number of calls that have yet to see one.
+    short_for: AtomicUsize,
     /// How often a lane has returned free space.
     returns: AtomicUsize,
     waiting: AtomicUsize,
@@ -133,7 +137,7 @@ impl Lanes {
             space: SharedSpace::default(),
             lanes: (0..count).map(lane).collect(),
             used: AtomicUsize::new(0),
-            is_short: AtomicBool::new(false),
+            short_for: AtomicUsize::new(0),
             returns: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             waiters: Mutex::new(()),
@@ -372,15 +376,21 @@ impl LaneGuard {
     /// Whether the pool is short of room that other threads may want.
     #[inline]
     fn is_short(&mut self) -> bool {
-        self.lanes.is_short.load(Relaxed) && self.is_still_short()
+        let lanes = self.lanes;
+        let is_short = lanes.short_for.load(Relaxed) > 0 && lanes.used.load(Relaxed) > 1;
+        if is_short {
+            self.look_at_room();
+        }
+        is_short
     }
 
     #[cold]
     #[inline(never)]
-    fn is_still_short(&mut self) -> bool {
-        let is_short = !self.session().has_free_chunk();
-        self.lanes.is_short.store(is_short, Relaxed);
-        is_short
+    fn look_at_room(&mut self) {
+        if self.session().has_free_chunk() {
+            let less = |left: usize| left.checked_sub(1);
+            let _ = self.lanes.short_for.fetch_update(SeqCst, SeqCst, less);
+        }
     }
 
     /// Tries the action again, whose last outcome was for want of room, and began when there had
@@ -393,7 +403,7 @@ impl LaneGuard {
         mut action: impl FnMut(&mut LaneSession) -> Result<T, E>,
     ) -> Result<T, E> {
         if !self.session().has_free_chunk() {
-            self.lanes.is_short.store(true, SeqCst);
+            self.lanes.short_for.store(CALLS, SeqCst);
         }
         for _ in 0..ROUNDS {
             before += usize::from(self.lanes.give_up_space(self.number));

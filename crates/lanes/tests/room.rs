@@ -90,6 +90,7 @@ fn two_open_transactions_that_want_room_give_each_other_theirs() {
             let both = &both;
             scope.spawn(move || {
                 let mut open = Open::new(lanes, number);
+                both.wait();
                 let outcome = open.alloc(first);
                 both.wait();
                 let outcome = outcome.and_then(|_| open.alloc(then));
