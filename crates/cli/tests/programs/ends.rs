@@ -149,7 +149,8 @@ fn holes_of_a_pool_stay_holes_and_cost_nothing() {
     let place = Place::new();
     place.compile("holes.c");
     let usual = ["--program", "./holes run {pool}", "--check", "./holes check {pool}"];
-    let explored = place.run(0, &[&["explore", "--models", "px86"], &usual[..]].concat());
+    let words = ["explore", "--models", "px86", "--prepare", "./holes run {pool}"];
+    let explored = place.run(0, &[&words[..], &usual].concat());
     assert!(!explored.contains("FAILS"), "{explored}");
     // What the caches of a machine can have is there when measuring begins.
     for (from, most) in [("start", 1 << 20), ("threads", 65 << 20)] {

@@ -93,12 +93,18 @@ mod tests {
         fs::metadata(path).unwrap().blocks() * 512
     }
 
-    /// A file of a TiB with so many pages far from each other.
+    const LONG: u64 = 256 << 20;
+
+    /// Where the page `n` of a long file with holes is.
+    fn place(n: u64) -> u64 {
+        n * (32 << 20) + (1 << 20)
+    }
+
     fn sparse(path: &Path, pages: u64) {
         let file = File::create(path).unwrap();
-        file.set_len(1 << 40).unwrap();
+        file.set_len(LONG).unwrap();
         for n in 0..pages {
-            file.write_all_at(&[n as u8 + 1; PAGE as usize], n * (1 << 32) + (1 << 20)).unwrap();
+            file.write_all_at(&[n as u8 + 1; PAGE as usize], place(n)).unwrap();
         }
     }
 
@@ -112,10 +118,10 @@ mod tests {
         copy_all::<io::Error>(&from, &to, &|| Ok(())).unwrap();
         assert_eq!(fs::read(to.join("small")).unwrap(), b"small");
         let copy = File::open(to.join("pool")).unwrap();
-        assert_eq!(copy.metadata().unwrap().len(), 1 << 40);
+        assert_eq!(copy.metadata().unwrap().len(), LONG);
         assert!(on_disk(&to.join("pool")) < 1 << 20, "{}", on_disk(&to.join("pool")));
         for n in 0..5 {
-            let page = page_of(&copy, n * (1 << 32) + (1 << 20)).unwrap();
+            let page = page_of(&copy, place(n)).unwrap();
             assert_eq!(page, [n as u8 + 1; PAGE as usize]);
         }
     }
