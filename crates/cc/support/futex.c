@@ -3,6 +3,7 @@
  * do it, would put the one thread of the system to sleep: the machine does both. */
 #include "support.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdarg.h>

@@ -244,30 +244,24 @@ fn no_command_that_is_stopped_empties_a_result_file_and_each_says_so() {
 #[test]
 fn ctrl_c_while_a_command_reads_its_inputs_ends_it_with_a_word() {
     let inputs = Inputs::new();
-    fs::write(inputs.at("s.toml"), MACHINE.replace("lu:8", "lu:2000")).unwrap();
-    for (line, input) in [
-        ("sweep pipe.toml --plot old", "s.toml"),
-        ("litmus pipe.litmus --crashes 1000000000 --json old", "t.litmus"),
-    ] {
-        fs::write(inputs.at("old"), "of yesterday").unwrap();
-        let pipe = inputs.at(line.split(' ').nth(1).unwrap());
-        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let child = start(inputs.path(), line);
-        // It opens once the command waits for what is written.
-        let mut input_of_child = fs::File::options().write(true).open(&pipe).unwrap();
-        let id = child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-        input_of_child.write_all(&fs::read(inputs.at(input)).unwrap()).unwrap();
-        // Who reads it once more finds a file.
-        fs::remove_file(&pipe).unwrap();
-        fs::copy(inputs.at(input), &pipe).unwrap();
-        drop(input_of_child);
-        let output = child.wait_with_output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "seawall {line}\n{said}");
-        assert!(said.contains("stopped") && said.contains("old is as it was"), "{line}: {said}");
-        assert_eq!(fs::read_to_string(inputs.at("old")).unwrap(), "of yesterday", "{line}");
-    }
+    fs::write(inputs.at("old"), "of yesterday").unwrap();
+    let pipe = inputs.at("pipe.litmus");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = start(inputs.path(), "litmus pipe.litmus --crashes 1000000000 --json old");
+    // It opens once the command waits for what is written.
+    let mut input_of_child = fs::File::options().write(true).open(&pipe).unwrap();
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    input_of_child.write_all(&fs::read(inputs.at("t.litmus")).unwrap()).unwrap();
+    // Who reads it once more finds a file.
+    fs::remove_file(&pipe).unwrap();
+    fs::copy(inputs.at("t.litmus"), &pipe).unwrap();
+    drop(input_of_child);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("stopped") && said.contains("old is as it was"), "{said}");
+    assert_eq!(fs::read_to_string(inputs.at("old")).unwrap(), "of yesterday");
 }
 
 #[cfg(target_os = "linux")]

@@ -5,6 +5,7 @@
 //! fork. A child that acted on its copy did so on the parent's file.
 
 use seawall::{Error, Logging, Map, MapField, OpenError, Options, Persist, ReadError};
+use seawall_native::PoolError;
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -66,8 +67,17 @@ fn code_of(id: i32) -> i32 {
     libc::WEXITSTATUS(status)
 }
 
+/// Opens the pool once who had it has ended: a process that was killed has its files for a moment.
 fn open(path: &Path) -> Pool {
-    seawall::open(path, Options::default()).expect("it opens")
+    let began = Instant::now();
+    loop {
+        match seawall::open(path, Options::default()) {
+            Err(OpenError::File(PoolError::InUse { .. })) if began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened.expect("it opens"),
+        }
+    }
 }
 
 fn put(pool: &Pool, key: u64) {

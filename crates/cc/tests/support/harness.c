@@ -214,6 +214,22 @@ static uint64_t futex_wake(volatile uint32_t *word, uint64_t most)
     return (uint64_t)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, (int)most, NULL, NULL, 0);
 }
 
+static intptr_t protect(const void *at, size_t bytes, int access)
+{
+    return mprotect((void *)at, bytes, access) == 0 ? 0 : -errno;
+}
+
+static int resize(int file, int64_t bytes)
+{
+    (void)file, (void)bytes;
+    return 0;
+}
+
+static void end_by(int signal)
+{
+    _exit(128 + signal);
+}
+
 static void fill_page(void)
 {
     void *page = mmap((void *)PAGE, 4096, PROT_READ | PROT_WRITE,
@@ -224,7 +240,7 @@ static void fill_page(void)
         unsupported,  map,         unmap,       sync_map,   heap_grow,   host_begin,
         host_end,     ignore,      ignore,      ignore,     ignore,      ignore,
         yield,        cores,       ignore,      ignore,      mapped,      futex_wait,
-        futex_wake,
+        futex_wake,   protect,     resize,      ignore,      end_by,
     };
     memcpy((char *)page + 0x200, calls, sizeof calls);
 }

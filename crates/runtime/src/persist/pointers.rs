@@ -6,7 +6,7 @@
 
 use super::{Persist, shape};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 
 /// Collects the pointers of one type; called by the code of `#[derive(Persist)]`.
 #[derive(Debug, Default)]
@@ -96,13 +96,18 @@ impl Reached {
 type Table = FxHashMap<(u64, &'static str), Arc<Reached>>;
 
 /// Returns a type with all types that it leads to. They are followed once in a process: a root may
-/// have arrays of thousands of pointers, and an exploration opens its pool thousands of times.
+/// have arrays of thousands of pointers, and an exploration opens its pool thousands of times. Who
+/// finds the table locked does without it: in the child of a fork it may stay so for ever.
 pub(crate) fn all_from<'p, T: Persist<'p>>() -> Arc<Reached> {
     static TABLE: Mutex<Table> = Mutex::new(Table::with_hasher(FxBuildHasher));
     let first = Target::of::<T>();
-    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = table.entry((first.shape, first.path));
-    all.or_insert_with(|| Arc::new(Reached::from_type(first))).clone()
+    let follow = || Arc::new(Reached::from_type(first));
+    let mut table = match TABLE.try_lock() {
+        Ok(table) => table,
+        Err(TryLockError::Poisoned(table)) => table.into_inner(),
+        Err(TryLockError::WouldBlock) => return follow(),
+    };
+    table.entry((first.shape, first.path)).or_insert_with(follow).clone()
 }
 
 /// Types, with the places of their pointers.
