@@ -48,8 +48,8 @@
 //!
 //! **Processes**: one at a time has a pool open; [`open`] refuses a second one. A pool stays with
 //! the process that opened it: in one that is forked from that, each read and each transaction
-//! fails with [`ReadError::Inherited`], and dropping the pool changes nothing of it. A forked process
-//! can open other pools; a program that calls `daemon` opens its pools after that.
+//! fails with [`ReadError::Inherited`], and dropping the pool changes nothing of it. A forked
+//! process can open other pools; a program that calls `daemon` opens its pools after that.
 //!
 //! **Durability** depends on the file: [`Pool::durability`] says what committed data survives. On
 //! persistent memory (DAX) and with [`Domain::Page`] it is a power failure; an ordinary file that
