@@ -259,6 +259,35 @@ static void transactions(void)
 	printf("no jump: begun %d, stage %d, ended %s\n", begun, stage, strerrorname(ended));
 }
 
+static int make_class(const char *number, size_t bytes)
+{
+	struct pobj_alloc_class_desc class = {bytes, 0, 100, POBJ_HEADER_COMPACT, 0};
+	char name[80];
+	snprintf(name, sizeof(name), "heap.alloc_class.%s.desc", number);
+	return pmemobj_ctl_set(pool, name, &class);
+}
+
+/* Allocation classes: numbers that are taken, or none, and sizes that there are. */
+static void classes(void)
+{
+	static const char *const numbers[] = {
+		"200", "254", "100", "255", "256", "-1", "99999999999999999999999", "x", "1", "0",
+	};
+	struct pobj_alloc_class_desc found;
+	SHOW("new class", make_class("new", 2000));
+	SHOW("its size again", make_class("new", 2000));
+	SHOW("its size, by a number", make_class("201", 2000));
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+		SHOW(numbers[i], make_class(numbers[i], 3000 + 1000 * i));
+		SHOW("a size for it again", make_class(numbers[i], 20000 + 1000 * i));
+	}
+	SHOW("of one", pmemobj_ctl_get(pool, "heap.alloc_class.200.desc", &found));
+	SHOW("of none", pmemobj_ctl_get(pool, "heap.alloc_class.220.desc", &found));
+	SHOW("of no number", pmemobj_ctl_get(pool, "heap.alloc_class.300.desc", &found));
+	SHOW("below all", pmemobj_ctl_get(pool, "heap.alloc_class.-1.desc", &found));
+	SHOW("by a word", pmemobj_ctl_get(pool, "heap.alloc_class.x.desc", &found));
+}
+
 static void call_back(PMEMobjpool *in, enum pobj_tx_stage stage, void *argument)
 {
 	printf(" %s%d", (const char *)argument, (int)stage + 10 * (stage != TX_STAGE_NONE && in != pool));
@@ -376,6 +405,7 @@ int main(int argc, char **argv)
 	strcpy(other_path, path);
 	objects();
 	transactions();
+	classes();
 	callbacks();
 	locks();
 	full();
