@@ -178,8 +178,8 @@ mod tests {
     use super::*;
     use seawall_memory::Image;
     use seawall_native::{Pool, PoolOptions};
-    use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::time::{Duration, Instant};
 
     const LOCK: PoolLock = PoolLock::at(Addr::dram(0));
@@ -242,13 +242,15 @@ mod tests {
     /// off: without a turn for the transaction one of two threads reads at any time.
     #[test]
     fn readers_that_overlap_at_any_time_let_a_transaction_in() {
-        const READS_MAX: usize = 500;
+        /// Longer than any system keeps a thread that may run from running.
+        const PATIENCE: Duration = Duration::from_secs(30);
         let options = PoolOptions { dram_bytes: LOCK_BYTES, ..PoolOptions::default() };
         let pool = &Pool::temporary(4096, &options).expect("room");
-        let (reads, entered) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+        let (reads, has_entered) = (&AtomicUsize::new(0), &AtomicBool::new(false));
+        let started = Instant::now();
         let read = |reader| {
             let memory = pool.memory(reader);
-            while entered.load(SeqCst) == 0 && reads.load(SeqCst) < READS_MAX {
+            while !has_entered.load(SeqCst) && started.elapsed() < PATIENCE {
                 let held = LOCK.read(&memory);
                 let (number, begun) = (reads.fetch_add(1, SeqCst) + 1, Instant::now());
                 while reads.load(SeqCst) == number && begun.elapsed() < Duration::from_millis(50) {
@@ -265,11 +267,11 @@ mod tests {
                     std::thread::yield_now();
                 }
                 let held = LOCK.write(&memory);
-                entered.store(reads.load(SeqCst), SeqCst);
+                has_entered.store(true, SeqCst);
                 drop(held);
             });
         });
-        let entered = entered.load(SeqCst);
-        assert!(entered < READS_MAX, "the transaction entered after all {entered} reads");
+        let (reads, waited) = (reads.load(SeqCst), started.elapsed());
+        assert!(waited < PATIENCE, "the transaction entered after all of {reads} reads");
     }
 }
