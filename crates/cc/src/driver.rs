@@ -46,12 +46,14 @@ pub enum Language {
 }
 
 impl Language {
-    /// The language if a command of this name is the driver: `seawall-cc` or `seawall-c++`, in any
-    /// folder. CMake wants a compiler that is one word.
+    /// The language if a command of this name is the driver: `seawallcc` or `seawallc++`, in any
+    /// folder, for build systems that want a compiler of one word. `seawall-cc` and `seawall-c++`
+    /// are, too; but CMake takes what ends in `-cc` for the compiler of a toolchain, and looks for
+    /// `seawall-gcc-ar`.
     pub fn of_command(name: &OsStr) -> Option<Self> {
         match Path::new(name).file_name()?.to_str()? {
-            "seawall-cc" => Some(Language::C),
-            "seawall-c++" => Some(Language::Cxx),
+            "seawallcc" | "seawall-cc" => Some(Language::C),
+            "seawallc++" | "seawall-c++" => Some(Language::Cxx),
             _ => None,
         }
     }
@@ -280,6 +282,8 @@ mod tests {
         let language = |name: &str| Language::of_command(name.as_ref());
         assert_eq!(language("/usr/bin/seawall-cc"), Some(Language::C));
         assert_eq!(language("seawall-c++"), Some(Language::Cxx));
+        assert_eq!(language("bin/seawallcc"), Some(Language::C));
+        assert_eq!(language("seawallc++"), Some(Language::Cxx));
         assert_eq!(language("seawall"), None);
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the compiler if the command is one: by its first word, or by the name of the program, as
-/// build systems want one word (`seawall-cc`, `seawall-c++`).
+/// build systems may want one word (`seawallcc`, `seawallc++`).
 pub(crate) fn run(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let program = words.next()?;
     if let Some(language) = Language::of_command(&program) {

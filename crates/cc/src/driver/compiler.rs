@@ -59,6 +59,22 @@ impl Compiler {
         Ok(brand_in(&String::from_utf8_lossy(&output.stdout)))
     }
 
+    /// Whether its programs use glibc, and not musl or another C library.
+    pub(super) fn is_for_glibc(&self) -> Result<bool, CcError> {
+        let output = self.quietly(["-E", "-dM", "-include", "features.h", "-xc", "/dev/null"])?;
+        Ok(String::from_utf8_lossy(&output.stdout).contains("#define __GLIBC__ "))
+    }
+
+    /// Why programs of another C library have no code for the machines of seawall.
+    pub(super) fn refuse_other_library(&self) -> String {
+        format!(
+            "`{}` builds for another C library than glibc, whose parts the machines of seawall stand \
+             for: name a compiler for glibc in {}",
+            self.words.join(" "),
+            self.variable
+        )
+    }
+
     /// Its program, and its first arguments.
     pub(super) fn words(&self) -> &[String] {
         &self.words

@@ -85,6 +85,9 @@ pub(super) fn object(
 
 /// Compiles all of them into one object.
 fn build(compiler: &Compiler, instrument: Instrument, folder: &Path) -> Result<PathBuf, CcError> {
+    if !compiler.is_for_glibc()? {
+        return Err(CcError::Twin(compiler.refuse_other_library()));
+    }
     for (name, text) in SUPPORT {
         let path = folder.join(name);
         fs::write(&path, text).map_err(CcError::file(&path))?;

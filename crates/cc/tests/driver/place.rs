@@ -1,4 +1,4 @@
-//! A folder with the commands `seawall-cc` and `seawall-c++`, in which a test builds things.
+//! A folder with the names of the driver as commands, in which a test builds things.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -36,7 +36,7 @@ impl Place {
         let command = env!("CARGO_BIN_EXE_seawall-cc-harness");
         let bin = folder.path().join("bin");
         fs::create_dir(&bin).unwrap();
-        for name in ["seawall-cc", "seawall-c++"] {
+        for name in ["seawall-cc", "seawall-c++", "seawallcc", "seawallc++"] {
             symlink(command, bin.join(name)).unwrap();
         }
         // One cache for all tests of this build, and none of the user's.

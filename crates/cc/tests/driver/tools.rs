@@ -175,6 +175,8 @@ fn cmake_takes_it_for_the_compiler_that_it_is() {
 find_package(Threads REQUIRED)\ninclude(CheckTypeSize)\ninclude(TestBigEndian)
 check_type_size(long LONG)\ntest_big_endian(BIG)
 message(STATUS \"found ${CMAKE_C_COMPILER_ID} ${CMAKE_CXX_COMPILER_ID} ${LONG} ${BIG}.\")
+include(CheckIPOSupported)\ncheck_ipo_supported(LANGUAGES C CXX)
+set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
 add_library(one STATIC one.c)\nadd_library(two SHARED two.cc)\nadd_executable(main main.c)
 target_link_libraries(main one two Threads::Threads)\n",
     );
@@ -188,12 +190,30 @@ target_link_libraries(main one two Threads::Threads)\n",
         "#include <stdio.h>\nint one(void), two(void);
         int main(void) { printf(\"%d\\n\", one() + two()); return 0; }\n",
     );
-    let compilers = "-DCMAKE_C_COMPILER=seawall-cc -DCMAKE_CXX_COMPILER=seawall-c++";
+    let compilers = "-DCMAKE_C_COMPILER=seawallcc -DCMAKE_CXX_COMPILER=seawallc++";
     let said = place.run(&format!("cmake -S . -B build {compilers} -DCMAKE_BUILD_TYPE=Release"));
     assert!(said.contains("found GNU GNU 8 0."), "{said}");
     place.run("cmake --build build -j4");
     assert_eq!(place.run("build/main"), "3\n");
     assert_eq!(place.run_image("build/main"), ("3\n".into(), vec![]));
+}
+
+#[test]
+fn a_program_of_another_c_library_is_refused_in_one_line_and_runs_on_the_hardware() {
+    let Some(place) = Place::new() else { return };
+    place.write("other/features.h", "");
+    place.write("main.c", "int main(void) { return 0; }\n");
+    let other = [have("musl-gcc").then_some("musl-gcc"), Some("gcc -Iother")];
+    for compiler in other.into_iter().flatten() {
+        for options in ["", "-static"] {
+            let build = format!("SEAWALL_CC='{compiler}' seawall-cc {options} main.c -o main");
+            let built = place.try_run(&format!("{build} && ./main"));
+            assert!(built.status.success(), "{compiler} {options}");
+            let refusal = place.refusal("main");
+            let told = format!("`{compiler}` builds for another C library than glibc");
+            assert!(refusal.contains(&told) && refusal.lines().count() == 1, "{refusal}");
+        }
+    }
 }
 
 #[test]
