@@ -38,7 +38,7 @@ pub struct AsmError {
 
 /// Returns the assembly with the calls to the page inserted; it computes what it computed before.
 pub fn instrument(assembly: &str) -> Result<String, AsmError> {
-    let clean = scan::without_comments(assembly);
+    let clean = scan::plain(assembly);
     let statements = scan::statements(assembly, &clean);
     let program = program::read(&statements)?;
     let functions = frames::functions(&program);

@@ -223,7 +223,7 @@ mod tests {
     /// needed before it.
     fn look(body: &str) -> Vec<(usize, bool)> {
         let text = format!(".type f,@function\nf:\n{body}\n.size f,.-f\n.ident \"GCC\"\n");
-        let clean = scan::without_comments(&text);
+        let clean = scan::plain(&text);
         let program = program::read(&scan::statements(&text, &clean)).unwrap();
         let blocks = blocks(&program);
         let live = live_flags(&program, &blocks);

@@ -220,7 +220,7 @@ mod tests {
             ".type f, @function\nf:\n{body}\n.size f, .-f\n.type g, @function\ng:\nret\n\
              .size g, .-g\n.ident \"{ident}\"\n"
         );
-        let clean = scan::without_comments(&text);
+        let clean = scan::plain(&text);
         let program = program::read(&scan::statements(&text, &clean)).unwrap();
         *functions(&program).of(Some(0))
     }
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(gcc("kmovb %eax, %k1\nret").vectors, Vectors::Avx512);
         let text = ".type f,@function\nf:\nmovss %xmm0, %xmm1\ncall g\nret\n.type g,@function\n\
                     g:\nret\n.ident \"GCC\"\n";
-        let clean = scan::without_comments(text);
+        let clean = scan::plain(text);
         let program = program::read(&scan::statements(text, &clean)).unwrap();
         assert_eq!(functions(&program).of(Some(1)).vectors, Vectors::Sse);
     }

@@ -1,6 +1,8 @@
 //! The text of an assembly file as statements that know where they stand, so that everything else
 //! edits by offset and leaves the rest of the text as it was.
 
+use super::instruction::{Prefixes, word};
+
 /// One statement: labels with at most one instruction or directive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Statement<'a> {
@@ -14,8 +16,9 @@ pub(crate) struct Statement<'a> {
     pub(crate) inline: bool,
 }
 
-/// The same text, of the same length, with spaces in place of comments.
-pub(crate) fn without_comments(assembly: &str) -> String {
+/// The same text, of the same length, with spaces in place of comments, and with the names of
+/// instructions, directives and registers in lower case: the assembler takes either.
+pub(crate) fn plain(assembly: &str) -> String {
     let bytes = assembly.as_bytes();
     let mut clean = bytes.to_vec();
     let mut at = 0;
@@ -30,7 +33,59 @@ pub(crate) fn without_comments(assembly: &str) -> String {
             _ => at += 1,
         }
     }
-    String::from_utf8(clean).expect("whole characters are replaced by spaces")
+    let mut clean = String::from_utf8(clean).expect("whole characters are replaced by spaces");
+    lower(&mut clean);
+    clean
+}
+
+/// Brings what is of the assembler's own language to lower case; symbols and strings stay.
+fn lower(text: &mut str) {
+    let mut names = Vec::new();
+    let mut start = 0;
+    for line in text.split('\n') {
+        let end = start + line.len();
+        if line.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            for (from, to) in pieces(text.as_bytes(), start, end) {
+                own_names(&text[from..to], from, &mut names);
+            }
+        }
+        start = end + 1;
+    }
+    for (from, to) in names {
+        text[from..to].make_ascii_lowercase();
+    }
+}
+
+/// Where the mnemonic, its prefixes and the registers of a statement stand that starts at `start`.
+fn own_names(statement: &str, start: usize, names: &mut Vec<(usize, usize)>) {
+    let mut rest = statement.trim_start();
+    while let Some((_, after)) = label(rest) {
+        rest = after;
+    }
+    let place = |rest: &str| start + statement.len() - rest.len();
+    let mut is_prefix = true;
+    while is_prefix && !rest.is_empty() {
+        let (first, after) = word(rest);
+        if after.starts_with('=') || first.contains(['=', '"']) {
+            return;
+        }
+        names.push((place(rest), place(rest) + first.len()));
+        is_prefix = Prefixes::default().take(&first.to_ascii_lowercase());
+        rest = after;
+    }
+    let (bytes, mut at) = (statement.as_bytes(), statement.len() - rest.len());
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = string_end(bytes, at),
+            b'\'' => at = character_end(bytes, at),
+            b'%' => {
+                let length = bytes[at + 1..].iter().take_while(|&&byte| is_name(byte)).count();
+                names.push((start + at, start + at + 1 + length));
+                at += 1 + length;
+            }
+            _ => at += 1,
+        }
+    }
 }
 
 fn blank(clean: &mut [u8], from: usize, to: usize) -> usize {
@@ -80,7 +135,7 @@ fn character_end(bytes: &[u8], from: usize) -> usize {
     at.min(bytes.len())
 }
 
-/// The statements of a file; `clean` is its text [without comments](without_comments).
+/// The statements of a file; `clean` is its [plain] text.
 pub(crate) fn statements<'a>(assembly: &str, clean: &'a str) -> Vec<Statement<'a>> {
     let mut found = Vec::new();
     let mut inline = false;
@@ -183,7 +238,7 @@ mod tests {
     use super::*;
 
     fn texts(assembly: &str) -> Vec<(usize, String)> {
-        let clean = without_comments(assembly);
+        let clean = plain(assembly);
         let found = statements(assembly, &clean);
         for statement in &found {
             assert_eq!(
@@ -210,9 +265,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_the_assemblers_own_is_read_in_lower_case() {
+        for (written, read) in [
+            ("Loop: LOCK XADDQ %RAX, Count(%Rip)", "Loop: lock xaddq %rax, Count(%rip)"),
+            ("\tREP MOVSB;CLWB (%RDI)", "\trep movsb;clwb (%rdi)"),
+            (".ASCII \"A %B\"", ".ascii \"A %B\""),
+            ("Name = VALUE", "Name = VALUE"),
+            (".set Name, 'A", ".set Name, 'A"),
+            ("JMP *Table(,%R8D,8)", "jmp *Table(,%r8d,8)"),
+        ] {
+            assert_eq!(plain(written), read);
+        }
+    }
+
+    #[test]
     fn asm_of_the_user_is_marked() {
         let text = "nop\n#APP\n# 3 \"f.c\" 1\n\tpause\n#NO_APP\n\tret\n";
-        let clean = without_comments(text);
+        let clean = plain(text);
         let marks: Vec<bool> =
             statements(text, &clean).iter().map(|statement| statement.inline).collect();
         assert_eq!(marks, [false, true, false]);

@@ -20,6 +20,10 @@ __attribute__((noinline)) static void events(char *p) {
     CHECK(STORE, p + 4, 4, "movl $7, 4(%0)", "r"(p));
     CHECK(MODIFY, p + 12, 2, "addw $1, (%0,%1,4)", "r"(p), "r"(3l));
     CHECK(LOCKED, p, 8, "lock; xaddq %%rax, (%0)", "r"(p));
+    CHECK(LOCKED, p, 8, "LOCK XADDQ %%RAX, 0X0(%0)", "r"(p));
+    CHECK(CLFLUSH, p + 3, 64, "CLFLUSH 3(%0)", "r"(p));
+    CHECK(REP_MOVS, NULL, 32, "MOVL $4, %%ECX; PUSHQ %%RSI; pushq %%rdi; REP MOVSQ; popq %%rdi; popq %%rsi",
+          "S"(p), "D"(p + 64));
     CHECK(LOCKED, p, 8, "lock\n\tincq (%0)", "r"(p));
     CHECK(LOCKED, p, 4, "xchgl %%eax, (%0)", "r"(p));
     CHECK(STREAM, p + 16, 8, "movnti %%rax, 16(%0)", "r"(p));
