@@ -16,6 +16,9 @@ use seawall_lab::{
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// The release, and the commit if this is built in a checkout.
+pub(crate) const VERSION: &str = env!("SEAWALL_VERSION");
+
 /// Persistent-memory programs, written once: run them, time them on simulated persistency
 /// hardware, and try every crash.
 ///
@@ -26,7 +29,7 @@ use std::path::PathBuf;
 /// makes. Stopped by Ctrl-C or SIGTERM, a command leaves them as they were; what was finished goes
 /// to FILE.partial, where the option says so.
 #[derive(Debug, Parser)]
-#[command(name = "seawall", version, max_term_width = 100)]
+#[command(name = "seawall", version = VERSION, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -15,7 +15,7 @@ mod stop;
 mod terminal;
 
 use seawall_lab::{EndWithoutMemory, ignore_size_limit, tip};
-use seawall_report::tell;
+use seawall_report::{name_build, tell};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         return code;
     }
     shell::complete();
+    name_build(args::VERSION);
     ignore_size_limit();
     let outcome = run::run(args::Cli::typed().command);
     match outcome {

@@ -95,6 +95,38 @@ impl Point {
     pub(crate) fn cell_name(&self) -> String {
         format!("{} under {}", self.workload, self.label())
     }
+
+    /// The command that runs it; with a Ribbon, beside the one without.
+    pub(crate) fn command(&self, machine: &str) -> String {
+        let Point { workload, design, threads, seed, operations, crashes, .. } = self;
+        let mut command = format!(
+            "seawall compare --workloads {workload} --designs {} --machine {machine} \
+             --threads {threads} --seed {seed} --ops {operations} --crashes {crashes}",
+            design.text
+        );
+        if let Some(entries) = self.entries {
+            command += &format!(" --entries {entries}");
+        }
+        if let Some(percent) = self.search_percent {
+            command += &format!(" --search {percent}");
+        }
+        if let Some(mix) = self.mix {
+            command += &format!(" --mix {mix}");
+        }
+        if let Some(ribbon) = &self.ribbon {
+            command += &ribbon::command(ribbon);
+        }
+        if let Some(way) = &self.defragment {
+            command += &format!(" --defragment {way}");
+        }
+        if self.cost != Cost::default() {
+            command += &format!(" --cost {}", self.cost);
+        }
+        if let Some(name) = self.flaw.name() {
+            command += &format!(" --flaw {name}");
+        }
+        command
+    }
 }
 
 impl Piece for Point {
@@ -211,36 +243,9 @@ impl Cell {
         self.point.design.model().is_some()
     }
 
-    /// The command that runs this cell again; with a Ribbon, beside the one without.
+    /// The command that runs it again; with a Ribbon, beside the one without.
     pub fn command(&self, machine: &str) -> String {
-        let Point { workload, design, threads, seed, operations, crashes, .. } = &self.point;
-        let mut command = format!(
-            "seawall compare --workloads {workload} --designs {} --machine {machine} \
-             --threads {threads} --seed {seed} --ops {operations} --crashes {crashes}",
-            design.text
-        );
-        if let Some(entries) = self.point.entries {
-            command += &format!(" --entries {entries}");
-        }
-        if let Some(percent) = self.point.search_percent {
-            command += &format!(" --search {percent}");
-        }
-        if let Some(mix) = self.point.mix {
-            command += &format!(" --mix {mix}");
-        }
-        if let Some(ribbon) = &self.point.ribbon {
-            command += &ribbon::command(ribbon);
-        }
-        if let Some(way) = &self.point.defragment {
-            command += &format!(" --defragment {way}");
-        }
-        if self.point.cost != Cost::default() {
-            command += &format!(" --cost {}", self.point.cost);
-        }
-        if let Some(name) = self.point.flaw.name() {
-            command += &format!(" --flaw {name}");
-        }
-        command
+        self.point.command(machine)
     }
 }
 

@@ -25,6 +25,16 @@ pub enum LabError {
     /// No such design, a wrong parameter, too many threads, or a simulation that failed.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// A cell that does not come to its end.
+    #[error("{cell}: {error}\n  repeat: {command}")]
+    Stuck {
+        /// The workload and the design.
+        cell: String,
+        /// What its cores wait for.
+        error: SimError,
+        /// The command that runs it again.
+        command: String,
+    },
     /// The machine cannot be used.
     #[error(transparent)]
     Machine(#[from] MachineError),

@@ -174,6 +174,31 @@ fn a_stopped_comparison_keeps_what_is_done_and_says_so() {
     assert!(comparison.to_text().contains("PARTIAL"));
 }
 
+/// Epochs that are never split wait for each other in a circle (MICRO'15, Section 3.3).
+#[test]
+fn a_cell_that_is_stuck_is_named_with_its_command_beside_the_others() {
+    const STUCK: &str = "lb:flaw='keeps-epochs-whole'";
+    let of = |designs: &[&str]| CompareOptions {
+        machine: "micro15".into(),
+        threads: 4,
+        operations: 100,
+        crashes: 0,
+        requests: RequestOptions::default(),
+        ..small(&["btree"], designs)
+    };
+    let comparison = run(&of(&["clwb", STUCK]));
+    assert!(comparison.is_partial && comparison.cells.len() == 1);
+    let text = comparison.to_text();
+    let named = format!("STUCK btree under {STUCK}: deadlock at cycle ");
+    let command = format!("repeat: seawall compare --workloads btree --designs {STUCK} ");
+    assert!(text.contains(&named) && text.contains(&command), "{text}");
+    assert!(!text.contains("PARTIAL"), "{text}");
+
+    let plan = Plan::new(&of(&[STUCK])).unwrap();
+    let error = Comparison::run(plan, &Progress::hidden(), &Arc::default()).unwrap_err();
+    assert!(error.to_string().contains(&command), "{error}");
+}
+
 #[test]
 fn rows_are_shown_workload_by_workload_and_are_the_beginning_of_the_text() {
     for jobs in [1, 2] {

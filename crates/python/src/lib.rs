@@ -26,6 +26,9 @@ mod watched;
 
 use pyo3::prelude::*;
 
+/// The release, and the commit if this is built in a checkout.
+const VERSION: &str = env!("SEAWALL_VERSION");
+
 /// The module `seawall._seawall`.
 #[pymodule]
 mod _seawall {
@@ -52,6 +55,7 @@ mod _seawall {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        seawall_report::name_build(super::VERSION);
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

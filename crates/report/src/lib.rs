@@ -19,6 +19,7 @@ mod output;
 pub mod perfetto;
 mod progress;
 mod table;
+mod version;
 
 pub use bars::{Bars, Group, TimePart};
 pub use chart::{Axis, Chart, Curve, beside};
@@ -34,3 +35,4 @@ pub use html::{
 pub use output::{Files, Finished, Form, Output, drop_parts, tell, write_file};
 pub use progress::{Progress, ProgressState};
 pub use table::{Fitted, Room, columns_at_most, plain_table, text_of, text_sparing, within};
+pub use version::{is_of_release, name_build, version};

@@ -166,6 +166,13 @@ pub enum SimError {
     Stopped,
 }
 
+impl SimError {
+    /// Whether the programs would not have come to their end.
+    pub fn is_stuck(&self) -> bool {
+        matches!(self, SimError::Deadlock { .. } | SimError::TooLong { .. })
+    }
+}
+
 /// The memory of a simulation in [host addresses](crate::Simulation::of_host): how much of each
 /// kind can be mapped. What is not mapped costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

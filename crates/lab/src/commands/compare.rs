@@ -30,7 +30,9 @@ pub struct Comparison {
     pub plan: Plan,
     /// What was run, in the order of the plan.
     pub cells: Vec<Cell>,
-    /// True if the run was stopped before every cell was done.
+    /// What is told of cells that do not come to their end.
+    pub stuck: Vec<String>,
+    /// True if not every cell was done.
     pub is_partial: bool,
 }
 
@@ -38,7 +40,8 @@ impl Comparison {
     /// Runs `plan`; stops soon after `stop` becomes true, with the cells that are done by then.
     ///
     /// # Errors
-    /// The first cell, in the order of the plan, that could not be run.
+    /// The first cell, in the order of the plan, that could not be run. One that does not come to
+    /// its end is among the results, unless there are no others.
     pub fn run(
         plan: Plan,
         progress: &Progress,
@@ -46,18 +49,39 @@ impl Comparison {
     ) -> Result<Comparison, LabError> {
         let runner = Runner::new(plan.jobs, progress, stop);
         let points: Vec<(usize, &Point)> = plan.points.iter().enumerate().collect();
-        let none = Comparison { plan: plan.clone(), cells: Vec::new(), is_partial: false };
+        let none = Comparison {
+            plan: plan.clone(),
+            cells: Vec::new(),
+            stuck: Vec::new(),
+            is_partial: false,
+        };
         let shown = Shown::new(none, progress);
-        let cells = runner.all(&points, |(at, point)| {
+        let cells_done = runner.all(&points, |(at, point)| {
             let traced = Traced::at(plan.traced, *at);
-            let mut cell = run_recorded(&plan.machine, point, traced, stop)?;
+            let mut cell = match run_recorded(&plan.machine, point, traced, stop) {
+                Err(LabError::Sim(error)) if error.is_stuck() => {
+                    let command = point.command(&plan.machine_name);
+                    return Ok(Err(LabError::Stuck { cell: point.cell_name(), error, command }));
+                }
+                other => other?,
+            };
             let timeline = cell.timeline.take();
             shown.add(&cell);
-            Ok(Cell { timeline, ..cell })
+            Ok(Ok(Cell { timeline, ..cell }))
         })?;
-        let cells: Vec<Cell> = cells.into_iter().flatten().collect();
+        let (mut cells, mut stuck) = (Vec::new(), Vec::new());
+        for cell in cells_done.into_iter().flatten() {
+            match cell {
+                Ok(cell) => cells.push(cell),
+                Err(error) => stuck.push(error),
+            }
+        }
+        if cells.is_empty() && !stuck.is_empty() {
+            return Err(stuck.swap_remove(0));
+        }
+        let stuck = stuck.iter().map(LabError::to_string).collect();
         let is_partial = cells.len() < plan.points.len();
-        Ok(Comparison { plan, cells, is_partial })
+        Ok(Comparison { plan, cells, stuck, is_partial })
     }
 
     /// The cell of a workload under a design, named as the plan names it, if it was run.

@@ -184,6 +184,9 @@ pub struct ExploreCommand {
     /// Break the structure on purpose: the same as --flaw no-order
     #[arg(long, conflicts_with_all = ["flaw", "replay"])]
     pub broken: bool,
+    /// Exit code 1 also if not every image of every schedule within the bounds was tried
+    #[arg(long, conflicts_with_all = ["replay", "shard"])]
+    pub require_complete: bool,
     /// Write the report to this file, as one JSON record [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -222,7 +225,8 @@ impl Experiment for ExploreCommand {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<ExploreReport, ExploreError> {
-        plan.share(Share::Whole, progress, stop)
+        let report = plan.share(Share::Whole, progress, stop)?;
+        Ok(ExploreReport { must_be_complete: plan.require_complete, ..report })
     }
 }
 
@@ -527,6 +531,7 @@ impl Explore<'_> {
             moved: moved.into_inner().flatten(),
             waste: explored.waste,
             warnings: silence.map(|why| why.to_string()).chain(unnoted).collect(),
+            must_be_complete: false,
         })
     }
 
@@ -565,6 +570,7 @@ impl Explore<'_> {
             moved,
             waste: Vec::new(),
             warnings: Vec::new(),
+            must_be_complete: false,
         })
     }
 }

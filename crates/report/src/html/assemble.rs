@@ -57,7 +57,7 @@ impl HtmlPage {
                 "title" => html += &text_in_html(&self.title),
                 "style" => html += STYLE,
                 "command" => html += &text_in_html(shown.command),
-                "version" => html += env!("CARGO_PKG_VERSION"),
+                "version" => html += crate::version(),
                 "partial" => html += if shown.is_partial { "" } else { "hidden" },
                 "printed" => html += &text_in_html(shown.printed),
                 "page" => html += &json_in_html(&page),

@@ -49,8 +49,9 @@ impl Comparison {
         let said = self.crashes_said() + ".";
         let said = if self.broken() == 0 { HtmlNote::plain(said) } else { HtmlNote::bad(said) };
         let mut notes = vec![said];
-        if self.is_partial {
-            let (done, all) = (self.cells.len(), self.plan.points.len());
+        notes.extend(self.stuck.iter().map(|stuck| HtmlNote::bad(format!("Stuck: {stuck}"))));
+        let (done, all) = (self.cells.len(), self.plan.points.len());
+        if done + self.stuck.len() < all {
             notes.push(stopped_note(done, all));
         }
         notes

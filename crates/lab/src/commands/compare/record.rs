@@ -121,7 +121,7 @@ impl Comparison {
             failures: cell.broken.iter().map(failure).collect(),
             command: cell.command(&self.plan.machine_name),
             partial: self.is_partial,
-            version: env!("CARGO_PKG_VERSION"),
+            version: seawall_report::version(),
         }
     }
 }

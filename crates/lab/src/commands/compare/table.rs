@@ -40,8 +40,11 @@ impl Comparison {
         if let Some((cell, timeline)) = self.traced() {
             text += &summary(&cell.point.cell_name(), timeline);
         }
-        if self.is_partial {
-            let (done, all) = (self.cells.len(), self.plan.points.len());
+        for stuck in &self.stuck {
+            let _ = writeln!(text, "\nSTUCK {stuck}");
+        }
+        let (done, all) = (self.cells.len(), self.plan.points.len());
+        if done + self.stuck.len() < all {
             let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");
         }
         text + &self.broken_text()

@@ -38,6 +38,9 @@ pub struct ExploreReport {
     pub moved: Option<CollectorReport>,
     /// Flushes and fences that do nothing, and stores that are never flushed, over all runs.
     pub waste: Vec<Waste>,
+    /// Whether it is a failure if not all was tried.
+    #[serde(skip)]
+    pub must_be_complete: bool,
 }
 
 /// What was explored under one model.
@@ -59,7 +62,7 @@ impl Report for ExploreReport {
     }
 
     fn found(&self) -> bool {
-        self.models.iter().any(|model| model.outcome.finding.is_some())
+        self.fails() || (self.must_be_complete && !self.complete)
     }
 
     fn finished(&self) -> Finished {
@@ -72,6 +75,13 @@ impl Report for ExploreReport {
 
     fn page(&self) -> HtmlPage {
         self.to_page()
+    }
+}
+
+impl ExploreReport {
+    /// Whether recovery fails on an image.
+    fn fails(&self) -> bool {
+        self.models.iter().any(|model| model.outcome.finding.is_some())
     }
 }
 
@@ -111,13 +121,17 @@ impl fmt::Display for ExploreReport {
             let head = if at == 0 { "  wasted on x86:" } else { "                " };
             writeln!(f, "{head} {waste}")?;
         }
-        match (self.found(), self.replayed) {
+        match (self.fails(), self.replayed) {
             (false, false) if self.finished() != Finished::All => {
                 writeln!(f, "interrupted: so far recovery handled every image that was tried")
             }
             (false, false) if self.models.iter().all(|model| model.outcome.points == 0) => {
                 writeln!(f, "this part holds no work")
             }
+            (false, false) if self.found() => writeln!(
+                f,
+                "recovery handled every image that was tried, which are not all: --require-complete"
+            ),
             (false, false) => writeln!(f, "recovery handled every image that was tried"),
             (false, true) => writeln!(f, "recovery handles this image"),
             (true, _) => Ok(()),

@@ -171,7 +171,7 @@ impl Kernels {
             failures: wrong.into_iter().chain(broken).collect(),
             command: cell.command(self),
             partial: self.is_partial,
-            version: env!("CARGO_PKG_VERSION"),
+            version: seawall_report::version(),
         }
     }
 }

@@ -140,7 +140,7 @@ impl Pair<'_> {
             steps: setting.told(self.test, steps),
         };
         let outcome = match result {
-            Err(stuck @ (SimError::Deadlock { .. } | SimError::TooLong { .. })) => {
+            Err(stuck) if stuck.is_stuck() => {
                 let stuck = Some(stuck.to_string());
                 all.violation = Some(Violation { stuck, ..violation(None, &watcher.steps) });
                 return Ok(horizon);

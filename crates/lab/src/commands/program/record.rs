@@ -184,7 +184,7 @@ impl Programs {
             profile: cell.profile_records(),
             command: self.command(cell),
             partial: self.is_partial,
-            version: env!("CARGO_PKG_VERSION"),
+            version: seawall_report::version(),
         }
     }
 }

@@ -141,7 +141,7 @@ impl SweepRecord {
             log_share: log_share(&run.counters),
             stall_cycles: cycles.map(|(name, count)| (name.to_owned(), json!(count))).collect(),
             counters: counters_of(&run.counters),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: seawall_report::version().to_owned(),
         }
     }
 
@@ -149,7 +149,7 @@ impl SweepRecord {
     pub(super) fn read(line: &str) -> Result<SweepRecord, String> {
         let record: SweepRecord =
             serde_json::from_str(line).map_err(|error| format!("it is no record: {error}"))?;
-        if record.version != env!("CARGO_PKG_VERSION") {
+        if !seawall_report::is_of_release(&record.version) {
             return Err(format!("it was written by version {}", record.version));
         }
         let mut cycles = record.stall_cycles.values().filter_map(Value::as_u64);
