@@ -245,7 +245,8 @@ pub(crate) fn find_in<M: Memory>(
 /// The first object behind the one at `at`, or of all, but for the root object.
 pub(crate) fn next(pool: &ObjectPool, at: Option<Addr>) -> Oid {
     let memory = pool.reader();
-    let mut block = at.and_then(|at| Some(find(pool, at.offset()).ok()?.block));
+    let found = |at: Addr| find_in(&memory, (pool.heap.data(), pool.bytes), at.offset()).ok();
+    let mut block = at.and_then(found).map(|found| found.block);
     loop {
         match pool.heap.object_after(&memory, block) {
             Ok(Some(object)) => {

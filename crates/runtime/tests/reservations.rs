@@ -9,6 +9,8 @@ use seawall_runtime::{
     SharedSpace, TxError, block_bytes,
 };
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 fn heap(threads: u64, chunks: u64) -> (Image, Heap) {
     let bytes = chunks << 16;
@@ -182,6 +184,71 @@ fn going_from_one_to_the_next_finds_what_a_walk_finds() -> Result<(), HeapError>
     assert_eq!(found, walked);
     assert_eq!(walked.len(), live.len());
     Ok(())
+}
+
+#[test]
+fn going_from_one_to_the_next_beside_another_thread_finds_all_that_stays() -> Result<(), HeapError>
+{
+    let bytes = 60 * CHUNK_BYTES;
+    let (pool, heap) = shared_of(HeapOptions { bytes, bytes_max: bytes, ..Default::default() });
+    let memory = pool.memory(0);
+    let mut session = heap.join(&memory);
+    let (mut stay, mut go) = (BTreeSet::new(), Vec::new());
+    for round in 0..60 {
+        let at = session.transaction(|tx| tx.alloc([40, 9000, 70_000][round % 3]))?;
+        if round % 4 == 3 {
+            go.push(at);
+        } else {
+            stay.insert(at);
+        }
+    }
+    go.into_iter().try_for_each(|at| session.transaction(|tx| tx.free(at)))?;
+    session.leave();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            churn(&mut heap.join(&pool.memory(1)));
+            is_over.store(true, SeqCst);
+        });
+        let mut walks = 0;
+        while !is_over.load(SeqCst) || walks == 0 {
+            let (mut at, mut left) = (None, stay.clone());
+            while let Some(object) = heap.object_after(&memory, at)? {
+                assert!(at < Some(object.at), "{object:?} behind {at:?}");
+                left.remove(&object.at);
+                at = Some(object.at);
+            }
+            assert_eq!(left, BTreeSet::new(), "walk {walks}");
+            walks += 1;
+        }
+        Ok(())
+    })
+}
+
+/// Allocates and frees objects of all lengths, full of bytes that are no states, so that chunks
+/// hold now blocks and now one object.
+fn churn<M: Memory>(session: &mut Session<'_, M>) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(2);
+    let mut live = Vec::new();
+    for _ in 0..6000 {
+        if live.len() < 12 && rng.random_range(0..3) > 0 {
+            let most = [60, 6000, 60_000, 400_000][rng.random_range(0..4)];
+            let bytes = rng.random_range(1..most);
+            match session.transaction(|tx| tx.alloc(bytes)) {
+                Ok(at) => {
+                    session.memory().write(at, &vec![1; bytes as usize]);
+                    live.push(at);
+                }
+                Err(error) => assert!(matches!(error, TxError::Full { .. }), "{error}"),
+            }
+        } else if !live.is_empty() {
+            let at = live.swap_remove(rng.random_range(0..live.len()));
+            session.transaction(|tx| tx.free(at)).unwrap();
+        }
+        if rng.random_range(0..20) == 0 {
+            session.give_up_space();
+        }
+    }
 }
 
 #[test]

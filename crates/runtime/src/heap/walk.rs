@@ -9,6 +9,7 @@ use crate::alloc::shelf::MORE;
 use crate::alloc::size_class::{CHUNK_BYTES, Class, STATE_BYTES};
 use crate::defrag::{read_barrier, relocate};
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt, lines_of};
+use std::ops::Range;
 
 /// A live object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,26 +87,48 @@ impl Heap {
     ) -> Result<Option<Object>, AccessError> {
         let count = self.chunks(memory)?;
         let mut chunk = at.map_or(0, |at| self.layout.chunk_of(at).unwrap_or(count));
-        while chunk < count {
-            let entry = chunk::load_within(memory, &self.layout, chunk, count)?;
+        while let Some(used) = self.not_clean(memory, chunk..count) {
+            let entry_at = self.layout.chunk_entry(used);
+            let bits: u64 = memory.load(entry_at);
+            let entry = Chunk::decode(entry_at, bits)?;
+            chunk::check_end(used, entry, count)?;
             let next = match entry {
-                Chunk::Small(class) => self.block_after(memory, at, chunk, class)?,
-                _ => {
-                    let mut next = None;
-                    self.walk_chunk(memory, chunk, &mut |block, tag| {
-                        if next.is_none() && at.is_none_or(|at| block.at > at) {
-                            next = Some(Object::of(block, tag));
-                        }
-                    })?;
-                    next
-                }
+                Chunk::Small(class) => self.block_after(memory, at, used, class),
+                _ => self.other_after(memory, at, used, entry),
             };
-            if next.is_some() {
-                return Ok(next);
+            if memory.load::<u64>(entry_at) != bits {
+                chunk = used; // It has become something else: what was read can be anything.
+                continue;
             }
-            chunk += entry.length();
+            if let Some(next) = next? {
+                return Ok(Some(next));
+            }
+            chunk = used + entry.length();
         }
         Ok(None)
+    }
+
+    /// The first object behind the one at `at` of a chunk of that entry, which has no blocks.
+    fn other_after<M: Memory>(
+        &self,
+        memory: &M,
+        at: Option<Addr>,
+        chunk: u64,
+        entry: Chunk,
+    ) -> Result<Option<Object>, AccessError> {
+        let mut next = None;
+        self.walk_entry(memory, chunk, entry, &mut |block, tag| {
+            if next.is_none() && at.is_none_or(|at| block.at > at) {
+                next = Some(Object::of(block, tag));
+            }
+        })?;
+        Ok(next)
+    }
+
+    /// The first of the chunks whose entry is not zero, which is that of a clean chunk: behind the
+    /// last object, a heap can have thousands of them.
+    fn not_clean<M: Memory>(&self, memory: &M, mut chunks: Range<u64>) -> Option<u64> {
+        chunks.find(|chunk| memory.load::<u64>(self.layout.chunk_entry(*chunk)) != 0)
     }
 
     /// The first object of a chunk of blocks behind the one at `at`.
@@ -203,6 +226,18 @@ impl Heap {
         each: &mut impl FnMut(Block, u8),
     ) -> Result<Chunk, AccessError> {
         let entry = chunk::load_within(memory, &self.layout, chunk, self.chunks(memory)?)?;
+        self.walk_entry(memory, chunk, entry, each)?;
+        Ok(entry)
+    }
+
+    /// Calls `each` for the objects of a chunk of that entry.
+    fn walk_entry<M: Memory>(
+        &self,
+        memory: &M,
+        chunk: u64,
+        entry: Chunk,
+        each: &mut impl FnMut(Block, u8),
+    ) -> Result<(), AccessError> {
         let at = self.layout.chunk(chunk);
         match entry {
             Chunk::Clean | Chunk::Run(_) => {}
@@ -212,7 +247,7 @@ impl Heap {
             }
             Chunk::Shelf => self.walk_shelf(memory, chunk, each)?,
         }
-        Ok(entry)
+        Ok(())
     }
 
     fn walk_blocks<M: Memory>(
