@@ -267,6 +267,26 @@ impl<M: Memory> Tx<'_, '_, M> {
         }
     }
 
+    /// Writes each of these (address, bytes), as [`write`](Tx::write) does: an undo transaction
+    /// logs the old values of all with one fence.
+    ///
+    /// # Errors
+    /// As [`store`](Tx::store); of an undo transaction nothing is written then.
+    #[track_caller]
+    pub fn write_all<B: AsRef<[u8]>>(
+        &mut self,
+        mut parts: impl Iterator<Item = (Addr, B)> + Clone,
+    ) -> Result<(), TxError> {
+        let ranges = parts.clone().map(|(at, from)| (at, from.as_ref().len() as u64));
+        ranges.clone().try_for_each(|(at, bytes)| self.check(at, bytes))?;
+        if self.kind == Logging::Redo {
+            return parts.try_for_each(|(at, from)| self.write(at, from.as_ref()));
+        }
+        self.save_all(ranges)?;
+        parts.for_each(|(at, from)| self.session.memory.write(at, from.as_ref()));
+        Ok(())
+    }
+
     /// Runs `inner` as a nested transaction: if it fails, its changes, allocations and frees are
     /// rolled back, and this transaction goes on.
     ///
@@ -374,12 +394,15 @@ impl<M: Memory> Tx<'_, '_, M> {
         {
             return Ok(());
         }
-        self.save_all(ranges)
+        self.save_all(ranges.iter().copied())
     }
 
     #[inline(never)]
-    fn save_all(&mut self, ranges: &[(Addr, u64)]) -> Result<(), TxError> {
-        for (mut at, mut bytes) in ranges.iter().copied() {
+    fn save_all(
+        &mut self,
+        ranges: impl Iterator<Item = (Addr, u64)> + Clone,
+    ) -> Result<(), TxError> {
+        for (mut at, mut bytes) in ranges.clone() {
             while bytes > 0 {
                 let count = bytes.min(RECORD_BYTES);
                 self.note_old(at, at.plus(count));
@@ -391,7 +414,7 @@ impl<M: Memory> Tx<'_, '_, M> {
         }
         self.session.save_noted()?;
         for (at, bytes) in ranges {
-            self.session.buffers.saved.add(*at, at.plus(*bytes));
+            self.session.buffers.saved.add(at, at.plus(bytes));
         }
         Ok(())
     }

@@ -122,11 +122,12 @@ impl<M: Memory> Session<'_, M> {
 
     #[cold]
     fn end_all_publications(&mut self) {
-        let published = std::mem::take(&mut self.buffers.published);
-        self.end_each(published);
+        let mut published = std::mem::take(&mut self.buffers.published);
+        self.end_each(published.drain(..));
+        self.buffers.published = published;
     }
 
-    fn end_each(&self, published: Vec<Addr>) {
+    fn end_each(&self, published: impl Iterator<Item = Addr>) {
         for at in published {
             if let Ok(mut near) = self.reserved_near(at) {
                 near.remove(&at);
@@ -178,7 +179,7 @@ impl<M: Memory> Session<'_, M> {
         *noted = taken.len();
         let given: FxHashSet<Addr> = given.iter().map(|block| block.at).collect();
         let ended: Vec<Addr> = published.extract_if(.., |at| given.contains(at)).collect();
-        self.end_each(ended);
+        self.end_each(ended.into_iter());
     }
 }
 

@@ -119,6 +119,18 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
+    /// Whether the transaction has changed nothing: then they are as [`clear`](Buffers::clear)
+    /// leaves them.
+    #[inline]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.own.record.is_empty()
+            && self.words.record.is_empty()
+            && self.saved.is_empty()
+            && self.taken.is_empty()
+            && self.kept.is_empty()
+            && !self.direct
+    }
+
     pub(crate) fn clear(&mut self) {
         self.words.clear();
         self.own.clear();

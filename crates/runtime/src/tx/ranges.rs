@@ -2,12 +2,12 @@
 //!
 //! Most transactions change a few ranges, one after the other, and ask for a range again that they
 //! have just added. So the ranges are a list, the last one that was found is tried first, and a new
-//! one behind all others is appended. A list that becomes long is split in two, so that a range in
-//! the middle moves few others.
+//! one behind all others is appended. A list that becomes long by others is split in two, so that
+//! a range in the middle moves few.
 
 use seawall_memory::{Addr, LINE_BYTES};
 
-/// The number of ranges at which a list is split.
+/// The number of ranges at which a list is split, or another begun behind it.
 const LISTED: usize = 256;
 
 type Range = (u64, u64);
@@ -15,34 +15,57 @@ type Range = (u64, u64);
 /// Disjoint ranges of addresses: start and end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
-    /// Lists of ranges, none of them empty.
+    /// Lists of ranges. Only the first can be empty, if it is the only one.
     lists: Vec<Vec<Range>>,
     /// The range that was added or found last.
     last: Range,
-    /// A list for the next use.
-    spare: Vec<Range>,
 }
 
 impl Ranges {
     #[inline]
     pub(crate) fn clear(&mut self) {
-        if let Some(list) = self.lists.pop() {
-            self.spare = list;
-            self.spare.clear();
-            self.lists.clear();
+        if !self.is_empty() {
+            self.lists.truncate(1);
+            self.lists[0].clear();
             self.last = (0, 0);
         }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.lists.is_empty()
+        self.lists.first().is_none_or(Vec::is_empty)
     }
 
     /// Adds the bytes from `start` to `end`.
     #[inline]
     pub(crate) fn add(&mut self, start: Addr, end: Addr) {
-        let (mut start, end) = (start.bits(), end.bits());
+        let (start, end) = (start.bits(), end.bits());
+        if start >= end || self.is_last(start, end) {
+            return;
+        }
+        match self.lists.last_mut().and_then(|list| list.last_mut()) {
+            Some(back) if start < back.0 => self.add_before(start, end),
+            Some(back) if start <= back.1 => {
+                back.1 = back.1.max(end);
+                self.last = *back;
+            }
+            _ => self.push((start, end)),
+        }
+    }
+
+    /// Puts in a range behind all others.
+    #[inline]
+    fn push(&mut self, range: Range) {
+        match self.lists.last_mut() {
+            Some(list) if list.len() < LISTED => list.push(range),
+            _ => self.lists.push(Vec::from([range])),
+        }
+        self.last = range;
+    }
+
+    /// Adds bytes of which the first is before the last range.
+    #[inline(never)]
+    fn add_before(&mut self, mut start: u64, end: u64) {
         while start < end && !self.is_last(start, end) {
             let (list, at) = self.find(start);
             match self.get(list, at) {
@@ -100,11 +123,7 @@ impl Ranges {
     }
 
     /// Puts in a range before that place, or joins it with the one before.
-    #[inline]
     fn insert(&mut self, list: usize, at: usize, range: Range) {
-        if self.lists.is_empty() {
-            self.lists.push(std::mem::take(&mut self.spare));
-        }
         let ranges = &mut self.lists[list];
         match at.checked_sub(1).and_then(|before| ranges.get_mut(before)) {
             Some(before) if before.1 == range.0 => {
@@ -126,16 +145,16 @@ impl Ranges {
     /// order.
     #[inline]
     pub(crate) fn missing(&self, start: Addr, end: Addr, mut each: impl FnMut(Addr, Addr)) {
-        if self.is_empty() {
-            return if start < end {
-                each(start, end)
+        let (mut at, end) = (start.bits(), end.bits());
+        let mut gap = |at: u64, to: u64| each(Addr::from_bits(at), Addr::from_bits(to));
+        if self.span().is_none_or(|(first, last)| end <= first || last <= at) {
+            return if at < end {
+                gap(at, end)
             };
         }
-        let (mut at, end) = (start.bits(), end.bits());
         if self.is_last(at, end) {
             return;
         }
-        let mut gap = |at: u64, to: u64| each(Addr::from_bits(at), Addr::from_bits(to));
         for (first, last) in self.from(at) {
             if first >= end {
                 break;
@@ -148,6 +167,12 @@ impl Ranges {
         if at < end {
             gap(at, end);
         }
+    }
+
+    /// The first byte of all, and the end of the last range.
+    #[inline]
+    fn span(&self) -> Option<Range> {
+        Some((self.lists.first()?.first()?.0, self.lists.last()?.last()?.1))
     }
 
     /// Whether one of these bytes is in the set.

@@ -163,6 +163,9 @@ impl<'m, M: Memory> Session<'m, M> {
     }
 
     fn commit(&mut self, wait: Wait) -> Result<(), TxError> {
+        if self.buffers.is_clean() && self.undo.is_clean() {
+            return Ok(());
+        }
         if self.heap.in_place {
             self.commit_in_place(wait)?;
         } else {
