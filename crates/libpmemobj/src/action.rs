@@ -11,6 +11,7 @@ use crate::registry::by_pop;
 use crate::types::{ACTION_HEAP, ACTION_MEM, Action, Oid, Pop, flags};
 use libc::c_int;
 use seawall_memory::Addr;
+use seawall_runtime::Logging;
 
 /// What `data[0]` says.
 const RESERVED: u32 = 0x5e_a001;
@@ -85,26 +86,24 @@ fn reserve(pool: &'static ObjectPool, action: &mut Action, wanted: Wanted) -> Re
 }
 
 fn publish(pool: &'static ObjectPool, actions: &[Action]) -> Result<(), Failure> {
-    let all = actions.iter().map(|action| meaning(pool, action)).collect::<Result<Vec<_>, _>>()?;
-    pool.atomically(|tx| {
-        for meaning in &all {
-            match *meaning {
+    let stored = actions.iter().filter(|action| action.data[0] == TO_STORE);
+    let stored = stored.map(|Action { words, .. }| (Addr::pm(words[0]), words[1].to_le_bytes()));
+    pool.atomically(Logging::Undo, |tx| {
+        for action in actions {
+            match meaning(pool, action)? {
                 Meaning::Publish { block, before } => {
                     tx.publish(block)?;
                     tx.flush_at_commit(block, before);
                 }
                 Meaning::Free { block } => tx.free(block)?,
-                Meaning::Store { at, value } => tx.write(at, &value.to_le_bytes())?,
-                Meaning::StoreOutside { .. } => {}
+                Meaning::Store { .. } | Meaning::StoreOutside { .. } => {}
             }
         }
-        Ok(())
+        Ok(tx.write_all(stored.clone())?)
     })?;
-    for meaning in all {
-        if let Meaning::StoreOutside { place, value } = meaning {
-            // SAFETY: the program vouches for the place that it has given.
-            unsafe { place.write_unaligned(value) };
-        }
+    for Action { words, .. } in actions.iter().filter(|it| it.data[0] == TO_STORE_OUTSIDE) {
+        // SAFETY: the program vouches for the place that it has given.
+        unsafe { (words[0] as *mut u64).write_unaligned(words[1]) };
     }
     Ok(())
 }

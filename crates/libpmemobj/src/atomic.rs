@@ -6,6 +6,7 @@ use crate::pool::ObjectPool;
 use crate::registry::{by_oid, by_pop};
 use crate::types::{Constructor, Oid, Pop, flags, text_of};
 use libc::{c_char, c_int, c_void, wchar_t};
+use seawall_runtime::Logging;
 use std::ptr::null_mut;
 
 /// Allocates, and stores the OID in `place`: both or neither after a crash, if that is in the pool.
@@ -17,7 +18,7 @@ pub(crate) fn alloc(
 ) -> Result<Oid, Failure> {
     wanted.check()?;
     let wanted = wanted.in_class(pool)?;
-    let (oid, is_stored) = pool.atomically(|tx| {
+    let (oid, is_stored) = pool.atomically(Logging::Undo, |tx| {
         let at = object::allocate(pool, tx, wanted)?;
         construct.call(pool, at)?;
         let oid = pool.oid(at);
@@ -42,7 +43,7 @@ unsafe fn free(place: *mut Oid) -> Result<(), Failure> {
     }
     let pool = by_oid(oid)?;
     let object = object::find(pool, oid.offset)?;
-    let is_stored = pool.atomically(|tx| {
+    let is_stored = pool.atomically(Logging::Undo, |tx| {
         tx.free(object.block)?;
         object::store_oid(pool, tx, place, Oid::NULL)
     })?;
@@ -74,7 +75,7 @@ unsafe fn realloc(
     }
     wanted.check()?;
     let old = object::find(pool, oid.offset)?;
-    let (oid, is_stored) = pool.atomically(|tx| {
+    let (oid, is_stored) = pool.atomically(Logging::Undo, |tx| {
         let at = object::allocate(pool, tx, wanted)?;
         object::copy(pool, tx, old.at, at, old.usable.min(wanted.bytes));
         tx.free(old.block)?;
@@ -187,7 +188,7 @@ unsafe fn duplicate(pop: Pop, place: *mut Oid, from: *const u8, wanted: Wanted) 
         if from.is_null() {
             return Err(Failure::invalid("cannot duplicate NULL string"));
         }
-        let (oid, is_stored) = pool.atomically(|tx| {
+        let (oid, is_stored) = pool.atomically(Logging::Undo, |tx| {
             let at = object::allocate(pool, tx, wanted)?;
             // SAFETY: the caller vouches for the source.
             unsafe { object::fill(pool, tx, at, from, wanted.bytes) };

@@ -12,6 +12,7 @@ use crate::registry::by_pop;
 use crate::types::{OID_BYTES, Oid, Pop};
 use libc::c_int;
 use seawall_lanes::{LaneGuard, NoRoom};
+use seawall_runtime::Logging;
 use std::collections::BTreeMap;
 
 /// `struct pobj_defrag_result`
@@ -120,7 +121,7 @@ fn relocate(
     numbers: &[usize],
     places: &Places,
 ) -> Result<Oid, Failure> {
-    pool.atomically_in(lane, |tx| {
+    pool.atomically_in(lane, Logging::Redo, |tx| {
         let wanted = Wanted::like(old);
         let stays = || Failure::new(STAYS, "there is no better place");
         let at = object::allocate(pool, tx, wanted).map_err(|failure| match failure {

@@ -11,6 +11,7 @@ use crate::registry::by_pop;
 use crate::types::{BYTES_MAX, Constructor, OID_BYTES, Oid, Pop};
 use libc::{c_int, c_void};
 use seawall_memory::Addr;
+use seawall_runtime::Logging;
 
 /// A list: its head, and where the links are in an element.
 #[derive(Clone, Copy)]
@@ -53,10 +54,6 @@ impl<'p> List<'p> {
         Ok(Oid { pool: word(0), offset: word(8) })
     }
 
-    fn store(&self, tx: &mut PoolTx<'_>, at: Addr, oid: Oid) -> Result<(), Failure> {
-        Ok(tx.write(at, &oid.bytes())?)
-    }
-
     /// The address of an element's link to the next.
     fn next(&self, element: Oid) -> Addr {
         Addr::pm(element.offset.wrapping_add(self.links))
@@ -72,13 +69,13 @@ impl<'p> List<'p> {
 
     fn insert(&self, tx: &mut PoolTx<'_>, element: Oid, place: Place) -> Result<(), Failure> {
         let first = self.first(tx)?;
+        let to_it = element.bytes();
         if first.is_null() {
             if !place.beside.is_null() {
                 return Err(Failure::invalid("the list is empty, and has no such element"));
             }
-            self.store(tx, self.next(element), element)?;
-            self.store(tx, self.before(element), element)?;
-            return self.store(tx, self.head, element);
+            let own = both(element, element);
+            return store(tx, &[(self.next(element), &own), (self.head, &to_it)]);
         }
         let is_at_end = place.beside.is_null();
         let next = match (is_at_end, place.is_before) {
@@ -87,50 +84,72 @@ impl<'p> List<'p> {
             (false, false) => self.load(tx, self.next(place.beside))?,
         };
         let before = self.load(tx, self.before(next))?;
-        self.store(tx, self.next(element), next)?;
-        self.store(tx, self.before(element), before)?;
-        self.store(tx, self.next(before), element)?;
-        self.store(tx, self.before(next), element)?;
+        let own = both(next, before);
+        let links: [Link<'_>; 4] = [
+            (self.next(element), &own),
+            (self.next(before), &to_it),
+            (self.before(next), &to_it),
+            (self.head, &to_it),
+        ];
         let is_first = place.is_before && (is_at_end || place.beside == first);
-        if is_first { self.store(tx, self.head, element) } else { Ok(()) }
+        store(tx, if is_first { &links } else { &links[..3] })
     }
 
     fn remove(&self, tx: &mut PoolTx<'_>, element: Oid) -> Result<(), Failure> {
         let next = self.load(tx, self.next(element))?;
         let before = self.load(tx, self.before(element))?;
         let first = self.first(tx)?;
+        let none = both(Oid::NULL, Oid::NULL);
         if next == element {
-            self.store(tx, self.head, Oid::NULL)?;
-        } else {
-            self.store(tx, self.next(before), next)?;
-            self.store(tx, self.before(next), before)?;
-            if first == element {
-                self.store(tx, self.head, next)?;
-            }
+            return store(tx, &[(self.next(element), &none), (self.head, &Oid::NULL.bytes())]);
         }
-        self.store(tx, self.next(element), Oid::NULL)?;
-        self.store(tx, self.before(element), Oid::NULL)
+        let (to_next, to_before) = (next.bytes(), before.bytes());
+        let links: [Link<'_>; 4] = [
+            (self.next(before), &to_next),
+            (self.before(next), &to_before),
+            (self.next(element), &none),
+            (self.head, &to_next),
+        ];
+        store(tx, if first == element { &links } else { &links[..3] })
     }
 }
 
+/// Where links are, and what they become.
+type Link<'a> = (Addr, &'a [u8]);
+
+/// Both links of an element, as they lie in it.
+fn both(next: Oid, before: Oid) -> [u8; 2 * OID_BYTES as usize] {
+    let mut bytes = [0; 2 * OID_BYTES as usize];
+    let (first, second) = bytes.split_at_mut(OID_BYTES as usize);
+    first.copy_from_slice(&next.bytes());
+    second.copy_from_slice(&before.bytes());
+    bytes
+}
+
+/// Stores links; the old values of all are logged with one fence.
+fn store(tx: &mut PoolTx<'_>, links: &[Link<'_>]) -> Result<(), Failure> {
+    Ok(tx.write_all(links.iter().copied())?)
+}
+
 /// Runs a transaction with the locks of these lists held, in the order of their addresses.
-fn locked<T>(
+fn locked<T, const N: usize>(
     pool: &'static ObjectPool,
-    lists: &[List<'_>],
+    mut lists: [List<'_>; N],
+    logging: Logging,
     body: impl FnMut(&mut PoolTx<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let mut lists: Vec<&List<'_>> = lists.iter().collect();
-    lists.sort_by_key(|list| list.head);
-    lists.dedup_by_key(|list| list.head);
-    for (place, list) in lists.iter().enumerate() {
-        let errno = lock_for_tx(pool, list.lock());
+    lists.sort_unstable_by_key(|list| list.head);
+    let is_new = |place: &usize| *place == 0 || lists[*place].head != lists[*place - 1].head;
+    for place in (0..N).filter(is_new) {
+        let errno = lock_for_tx(pool, lists[place].lock());
         if errno != 0 {
-            lists[..place].iter().for_each(|list| unlock_for_tx(pool, list.lock()));
+            let held = (0..place).filter(is_new);
+            held.for_each(|place| unlock_for_tx(pool, lists[place].lock()));
             return Err(Failure::new(errno, "the mutex of the list cannot be locked"));
         }
     }
-    let outcome = pool.atomically(body);
-    lists.iter().rev().for_each(|list| unlock_for_tx(pool, list.lock()));
+    let outcome = pool.atomically(logging, body);
+    (0..N).rev().filter(is_new).for_each(|place| unlock_for_tx(pool, lists[place].lock()));
     outcome
 }
 
@@ -168,7 +187,7 @@ extern "C" fn pmemobj_list_insert(
         let list = List::of(pool, head, links)?;
         let place = place_of(pool, beside, before)?;
         in_pool(pool, oid)?;
-        locked(pool, &[list], |tx| list.insert(tx, oid, place))
+        locked(pool, [list], Logging::Undo, |tx| list.insert(tx, oid, place))
     }))
 }
 
@@ -193,7 +212,7 @@ extern "C" fn pmemobj_list_insert_new(
         if (links as u64).saturating_add(2 * OID_BYTES) > wanted.bytes {
             return Err(Failure::invalid("the element has no room for its links"));
         }
-        locked(pool, &[list], |tx| {
+        locked(pool, [list], Logging::Undo, |tx| {
             let at = object::allocate(pool, tx, wanted)?;
             construct.call(pool, at)?;
             let oid = pool.oid(at);
@@ -215,7 +234,7 @@ extern "C" fn pmemobj_list_remove(
     ended(by_pop(pop).and_then(|pool| {
         let list = List::of(pool, head, links)?;
         in_pool(pool, oid)?;
-        locked(pool, &[list], |tx| {
+        locked(pool, [list], Logging::Undo, |tx| {
             list.remove(tx, oid)?;
             if free != 0 { Ok(tx.free(object::find(pool, oid.offset)?.block)?) } else { Ok(()) }
         })
@@ -241,7 +260,8 @@ extern "C" fn pmemobj_list_move(
         if beside == oid {
             return Err(Failure::invalid("an element is not moved beside itself"));
         }
-        locked(pool, &[old, new], |tx| {
+        // What the second step changes follows from the first: old values of both in one record.
+        locked(pool, [old, new], Logging::Redo, |tx| {
             old.remove(tx, oid)?;
             new.insert(tx, oid, place)
         })

@@ -7,6 +7,7 @@ use crate::registry::by_pop;
 use crate::types::{Constructor, Oid, Pop};
 use libc::c_void;
 use seawall_memory::Addr;
+use seawall_runtime::Logging;
 use std::ptr::null_mut;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
@@ -41,7 +42,7 @@ fn root(pool: &'static ObjectPool, bytes: u64, construct: Construct) -> Result<O
         return Err(Failure::invalid("requested size of the root cannot be zero"));
     }
     let old = if offset == 0 { None } else { Some(object::find(pool, offset)?) };
-    pool.atomically(|tx| grown(pool, tx, old, bytes, construct))
+    pool.atomically(Logging::Redo, |tx| grown(pool, tx, old, bytes, construct))
 }
 
 fn grown(

@@ -60,7 +60,12 @@ int pmemobj_tx_begin(void *pop, jmp_buf jump, ...)
 	va_start(arguments, jump);
 	va_copy(again, arguments);
 	size_t count = read_parameters(arguments, NULL);
-	struct parameter parameters[count + 1];
+	if (count == 0) { /* Most transactions. */
+		va_end(again);
+		va_end(arguments);
+		return seawall_tx_begin(pop, jump, sizeof(jmp_buf), NULL, 0);
+	}
+	struct parameter parameters[count];
 	read_parameters(again, parameters);
 	va_end(again);
 	va_end(arguments);

@@ -76,6 +76,16 @@ pub(crate) enum AtCommit {
     },
 }
 
+impl AtCommit {
+    /// What it stores in the pool.
+    fn stored(&self) -> Option<(Addr, [u8; 8])> {
+        match *self {
+            AtCommit::Store { at, value } => Some((at, value.to_le_bytes())),
+            AtCommit::StoreOutside { .. } | AtCommit::Free { .. } => None,
+        }
+    }
+}
+
 /// The transaction of a thread.
 struct ThreadTx {
     stage: Stage,

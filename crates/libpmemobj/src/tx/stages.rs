@@ -1,8 +1,8 @@
 //! Beginning, ending and the stages between: `pmemobj_tx_begin` to `pmemobj_tx_end`.
 
 use super::{
-    AtCommit, Callback, Jump, Level, OnFailure, Running, Stage, ThreadTx, must_be_inside,
-    must_work, own_pool, pool, with,
+    AtCommit, Callback, Jump, Level, OnFailure, Running, Stage, must_be_inside, must_work,
+    own_pool, pool, with,
 };
 use crate::error::{Failure, fatal, set_errno};
 use crate::locks::{LOCK_BYTES, TxLock, lock_for_tx, unlock_for_tx};
@@ -13,7 +13,6 @@ use libc::{c_int, c_void};
 use seawall_lanes::{LaneGuard, LanePurpose};
 use seawall_memory::Addr;
 use seawall_runtime::Logging;
-use std::mem::MaybeUninit;
 
 /// `enum pobj_tx_param`
 const MUTEX: c_int = 1;
@@ -51,7 +50,7 @@ unsafe extern "C" fn seawall_tx_begin(
         // SAFETY: as above.
         Ok(on_failure) => with(|tx| unsafe {
             tx.errno = 0;
-            tx.levels.push(Level::new(jump, bytes, on_failure));
+            Level::push(&mut tx.levels, jump, bytes, on_failure);
             tx.stage = Stage::Work;
         }),
         Err(Refused::Outside(failure)) => {
@@ -90,14 +89,23 @@ unsafe extern "C" fn seawall_tx_begin(
 }
 
 impl Level {
+    /// Adds a level, which is large: it is made where it stays.
+    ///
     /// # Safety
     /// `jump` is null or a `jmp_buf` of so many bytes.
-    unsafe fn new(jump: *const u8, bytes: usize, on_failure: OnFailure) -> Level {
-        let mut copy = Jump([MaybeUninit::uninit(); super::JUMP_WORDS]);
+    unsafe fn push(levels: &mut Vec<Level>, jump: *const u8, bytes: usize, on_failure: OnFailure) {
         let bytes = if jump.is_null() { 0 } else { bytes.min(size_of::<Jump>()) };
-        // SAFETY: the caller vouches for the source.
-        unsafe { std::ptr::copy_nonoverlapping(jump, copy.0.as_mut_ptr().cast(), bytes) };
-        Level { jump: copy, has_jump: bytes > 0, on_failure }
+        levels.reserve(1);
+        // SAFETY: there is room for one more, of which a `Jump` can be left undefined; the caller
+        // vouches for the source.
+        unsafe {
+            let level = levels.as_mut_ptr().add(levels.len());
+            let to = (&raw mut (*level).jump).cast::<u8>();
+            std::ptr::copy_nonoverlapping(jump, to, bytes);
+            (&raw mut (*level).has_jump).write(bytes > 0);
+            (&raw mut (*level).on_failure).write(on_failure);
+            levels.set_len(levels.len() + 1);
+        }
     }
 }
 
@@ -173,16 +181,16 @@ fn set_callback(parameter: &Parameter) {
     }
 }
 
-/// Calls the callback in the stage that the outermost level is in.
-fn call_back() {
+/// Calls the callback in the stage that the outermost level is in; whether there is one to call.
+fn call_back() -> bool {
     let call = with(|tx| {
         let is_outermost = tx.levels.len() == 1;
         tx.callback.filter(|_| is_outermost).map(|call| (call, tx.stage))
     });
-    if let Some(((callback, argument), stage)) = call {
-        // SAFETY: the program vouches for its callback.
-        unsafe { callback(pool().pop(), stage, argument) };
-    }
+    let Some(((callback, argument), stage)) = call else { return false };
+    // SAFETY: the program vouches for its callback.
+    unsafe { callback(pool().pop(), stage, argument) };
+    true
 }
 
 fn add_lock(lock: TxLock) -> Result<(), Failure> {
@@ -252,8 +260,9 @@ unsafe extern "C" fn pmemobj_tx_abort(errno: c_int) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmemobj_tx_commit() {
     must_work("pmemobj_tx_commit");
-    call_back();
-    must_work("pmemobj_tx_commit");
+    if call_back() {
+        must_work("pmemobj_tx_commit");
+    }
     if with(|tx| tx.levels.len() == 1) {
         let outcome = commit();
         if outcome.is_err() {
@@ -271,11 +280,10 @@ fn commit() -> Result<(), Failure> {
     let at_commit = with(|tx| std::mem::take(&mut tx.at_commit));
     if !at_commit.is_empty() {
         super::work(|_, tx| {
+            tx.write_all(at_commit.iter().filter_map(AtCommit::stored))?;
             for action in &at_commit {
-                match *action {
-                    AtCommit::Store { at, value } => tx.write(at, &value.to_le_bytes())?,
-                    AtCommit::StoreOutside { .. } => {}
-                    AtCommit::Free { block } => tx.free(block)?,
+                if let AtCommit::Free { block } = *action {
+                    tx.free(block)?;
                 }
             }
             Ok(())
@@ -295,49 +303,51 @@ fn commit() -> Result<(), Failure> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pmemobj_tx_end() -> c_int {
-    if with(|tx| std::mem::take(&mut tx.is_refused)) {
-        with(|tx| tx.stage = Stage::None);
-        return with(|tx| tx.errno);
-    }
-    match with(|tx| tx.stage) {
+    let (stage, errno, is_refused) =
+        with(|tx| (tx.stage, tx.errno, std::mem::take(&mut tx.is_refused)));
+    match stage {
+        _ if is_refused => {
+            with(|tx| tx.stage = Stage::None);
+            return errno;
+        }
         Stage::Work => fatal("pmemobj_tx_end called without pmemobj_tx_commit"),
-        _ if with(|tx| tx.pool.is_none() && tx.stage == Stage::None && tx.levels.is_empty()) => {
+        Stage::None if with(|tx| tx.pool.is_none() && tx.levels.is_empty()) => {
             fatal("pmemobj_tx_end called without pmemobj_tx_begin")
         }
-        Stage::OnCommit | Stage::OnAbort => {
-            with(|tx| tx.stage = Stage::Finally);
-            call_back();
-        }
-        _ => {}
+        Stage::OnCommit | Stage::OnAbort => finish(),
+        Stage::None | Stage::Finally => {}
     }
-    with(|tx| {
-        tx.levels.pop();
+    let is_outermost = with(|tx| {
+        tx.levels.truncate(tx.levels.len().saturating_sub(1));
+        tx.levels.is_empty()
     });
-    if with(|tx| tx.levels.is_empty()) {
+    if is_outermost {
         end_outermost();
     } else {
         with(|tx| tx.stage = Stage::Work);
-        let errno = with(|tx| tx.errno);
         if errno != 0 {
             // SAFETY: this is a call of the program.
             unsafe { abort_level(errno) };
         }
     }
-    with(|tx| tx.errno)
+    errno
+}
+
+/// Goes from the stage that tells the outcome to the last one.
+fn finish() {
+    with(|tx| tx.stage = Stage::Finally);
+    call_back();
 }
 
 fn end_outermost() {
-    let pool = pool();
-    let locks = with(|tx| std::mem::take(&mut tx.locks));
+    let (pool, locks, callback) = with(|tx| {
+        tx.stage = Stage::None;
+        (tx.pool.take(), std::mem::take(&mut tx.locks), tx.callback.take())
+    });
+    let Some(pool) = pool else { fatal("no transaction") };
     for lock in locks.iter().rev() {
         unlock_for_tx(pool, *lock);
     }
-    let callback = with(|tx| {
-        let ThreadTx { pool, stage, callback, .. } = tx;
-        *pool = None;
-        *stage = Stage::None;
-        callback.take()
-    });
     if let Some((callback, argument)) = callback {
         // SAFETY: the program vouches for its callback.
         unsafe { callback(pool.pop(), Stage::None, argument) };
@@ -350,10 +360,7 @@ unsafe extern "C" fn pmemobj_tx_process() {
         Stage::None => fatal("pmemobj_tx_process called outside of transaction"),
         // SAFETY: this is a call of the program.
         Stage::Work => unsafe { pmemobj_tx_commit() },
-        Stage::OnCommit | Stage::OnAbort => {
-            with(|tx| tx.stage = Stage::Finally);
-            call_back();
-        }
+        Stage::OnCommit | Stage::OnAbort => finish(),
         Stage::Finally => with(|tx| tx.stage = Stage::None),
     }
 }
