@@ -1,6 +1,7 @@
 //! What recovery and checks find wrong with the bytes of a pool.
 
 use seawall_memory::Addr;
+use seawall_runtime::{AccessError, TxError};
 
 /// An invariant of a structure that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,4 +36,25 @@ pub enum Damage {
     /// Any other invariant.
     #[error("{0}")]
     Broken(String),
+}
+
+/// A word that was read and leads to no place of the heap: found on quick paths, so it is small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wild {
+    pub(crate) what: &'static str,
+    pub(crate) to: u64,
+}
+
+impl From<Wild> for Damage {
+    #[cold]
+    fn from(Wild { what, to }: Wild) -> Damage {
+        Damage::Pointer { what: what.into(), to }
+    }
+}
+
+impl From<Wild> for TxError {
+    #[cold]
+    fn from(wild: Wild) -> TxError {
+        AccessError::Damaged { what: Damage::from(wild).to_string() }.into()
+    }
 }

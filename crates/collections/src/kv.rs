@@ -13,6 +13,7 @@
 //! read of an address or a length is therefore used only if the segment is still as it was, and the
 //! bytes are returned only if it still is at the end.
 
+use crate::damage::Wild;
 use crate::live::Live;
 use crate::reads::{Reads, Within};
 use crate::table::flaw::MapFlaw;
@@ -53,7 +54,7 @@ pub const KV_BYTES_MAX: usize = u32::MAX as usize;
 /// let mut session = heap.join(&memory);
 /// let map = session.transaction(|tx| KvMap::create(tx, heap.root(), &MapOptions::default()))?;
 /// map.insert(&mut session, b"name", b"value")?; // durable here
-/// assert_eq!(map.get(&memory, b"name").as_deref(), Some(&b"value"[..]));
+/// assert_eq!(map.get(&memory, b"name")?.as_deref(), Some(&b"value"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +106,10 @@ fn has_key<R: Reads>(from: &R, record: Addr, lengths: Lengths, key: &[u8]) -> bo
         && words.all(|(word, at)| from.word(record.plus(at)) == u64::from_le_bytes(*word))
 }
 
-/// True if the word of an entry leads to a record of that key.
-fn is_record_of<R: Reads>(from: &R, word: u64, key: &[u8]) -> bool {
-    let record = Addr::from_bits(word);
-    has_key(from, record, Lengths::of(from.word(record)), key)
+/// The word of an entry that leads to no record.
+#[cold]
+fn wild(word: u64) -> Wild {
+    Wild { what: "an entry of a map", to: word }
 }
 
 /// The bytes of a record, in `short` if they fit.
@@ -136,7 +137,8 @@ fn record<'a>(
     Ok(record)
 }
 
-/// The value of the record to which the word of an entry leads.
+/// The value of the record to which the word of an entry leads, of which [`KvMap::is_record_of`]
+/// has said so.
 fn value_of<M: Memory>(tx: &Tx<'_, '_, M>, word: u64) -> Vec<u8> {
     let record = Addr::from_bits(word);
     let lengths = Lengths::of(tx.load(record));
@@ -165,9 +167,8 @@ impl KvMap {
     }
 
     /// The map that was created with that `link`. Takes no time worth speaking of, after a crash
-    /// too. Only the root is looked at: in a pool that may be damaged,
-    /// [`check`](KvMap::check) before anything else is called, as a wild address makes the machine
-    /// panic.
+    /// too. Only the root is looked at. What leads out of the heap is an error of the operation that
+    /// meets it ([`MapError::Damage`]); [`check`](KvMap::check) finds damage of any kind.
     ///
     /// # Errors
     /// [`MapError::NoMap`] when something else is there.
@@ -203,47 +204,90 @@ impl KvMap {
     /// changed it meanwhile; what it reads there counts if this returns true. False if `key` has
     /// none.
     #[inline]
-    fn find<M: Memory>(&self, memory: &M, key: &[u8], mut take: impl FnMut(Addr, usize)) -> bool {
+    fn find<M: Memory>(
+        &self,
+        memory: &M,
+        key: &[u8],
+        mut take: impl FnMut(Addr, usize),
+    ) -> Result<bool, Wild> {
         let found = self.table.read(memory, self.hash(key), |word, is_still| {
             let record = Addr::from_bits(word);
             if !is_still() {
-                return Some(());
+                return Some(Ok(()));
+            }
+            if !self.table.has(memory, record, 8) {
+                return Some(Err(wild(word)));
             }
             let lengths = Lengths::of(memory.load(record));
             if !is_still() {
-                return Some(());
+                return Some(Ok(()));
+            }
+            if !self.table.has(memory, record, lengths.bytes() as u64) {
+                return Some(Err(wild(word)));
             }
             if !has_key(memory, record, lengths, key) {
                 return None;
             }
             take(record.plus(lengths.value_at() as u64), lengths.value);
-            Some(())
-        });
-        found.is_some()
+            Some(Ok(()))
+        })?;
+        found.transpose().map(|found| found.is_some())
+    }
+
+    /// The lengths of the record to which the word of an entry leads, which is in the heap as a
+    /// whole.
+    #[inline]
+    fn lengths<R: Reads>(&self, from: &R, word: u64) -> Result<Lengths, Wild> {
+        let record = Addr::from_bits(word);
+        if !self.table.has(from, record, 8) {
+            return Err(wild(word));
+        }
+        let lengths = Lengths::of(from.word(record));
+        if !self.table.has(from, record, lengths.bytes() as u64) {
+            return Err(wild(word));
+        }
+        Ok(lengths)
+    }
+
+    /// True if the word of an entry leads to a record of that key.
+    #[inline]
+    fn is_record_of<R: Reads>(&self, from: &R, word: u64, key: &[u8]) -> Result<bool, Wild> {
+        Ok(has_key(from, Addr::from_bits(word), self.lengths(from, word)?, key))
     }
 
     /// Puts the value of `key` in place of what is in `into`; false, and `into` is empty, if it has
     /// none.
-    pub fn get_into<M: Memory>(&self, memory: &M, key: &[u8], into: &mut Vec<u8>) -> bool {
+    ///
+    /// # Errors
+    /// When the map is damaged.
+    pub fn get_into<M: Memory>(
+        &self,
+        memory: &M,
+        key: &[u8],
+        into: &mut Vec<u8>,
+    ) -> Result<bool, MapError> {
         let found = self.find(memory, key, |at, bytes| {
             into.clear();
             into.resize(bytes, 0);
             memory.read(at, into);
         });
-        if !found {
+        if !matches!(found, Ok(true)) {
             into.clear();
         }
-        found
+        Ok(found?)
     }
 
     /// What `act` makes of the value of `key`, which is not copied to the heap of the process if it
     /// has up to 64 bytes.
+    ///
+    /// # Errors
+    /// When the map is damaged.
     pub fn get_with<M: Memory, T>(
         &self,
         memory: &M,
         key: &[u8],
         act: impl FnOnce(&[u8]) -> T,
-    ) -> Option<T> {
+    ) -> Result<Option<T>, MapError> {
         let (mut short, mut long, mut length) = ([0; SMALL], Vec::new(), 0);
         let found = self.find(memory, key, |at, bytes| {
             length = bytes;
@@ -254,18 +298,21 @@ impl KvMap {
                     memory.read(at, &mut long[..bytes]);
                 }
             }
-        });
+        })?;
         let value = |short: [u8; SMALL], long: Vec<u8>| match short.get(..length) {
             Some(short) => act(short),
             None => act(&long[..length]),
         };
-        found.then(|| value(short, long))
+        Ok(found.then(|| value(short, long)))
     }
 
     /// The value of `key`.
-    pub fn get<M: Memory>(&self, memory: &M, key: &[u8]) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// When the map is damaged.
+    pub fn get<M: Memory>(&self, memory: &M, key: &[u8]) -> Result<Option<Vec<u8>>, MapError> {
         let mut value = Vec::new();
-        self.get_into(memory, key, &mut value).then_some(value)
+        Ok(self.get_into(memory, key, &mut value)?.then_some(value))
     }
 
     /// Makes `value` that of `key`; true if there was another before.
@@ -315,8 +362,8 @@ impl KvMap {
         tx: &mut Tx<'_, '_, M>,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, MapError> {
-        let found =
-            self.table.look_up(tx, self.hash(key), |from, word| is_record_of(from, word, key))?;
+        let is_it = |from: &Within<'_, '_, '_, M>, word| self.is_record_of(from, word, key);
+        let found = self.table.look_up(tx, self.hash(key), is_it)?;
         Ok(found.map(|word| value_of(tx, word)))
     }
 
@@ -387,24 +434,23 @@ impl KvMap {
         tx: &mut Tx<'_, '_, M>,
         key: &[u8],
     ) -> Result<Option<u64>, MapError> {
-        let is_it = |from: &Within<'_, '_, '_, M>, word| is_record_of(from, word, key);
+        let is_it = |from: &Within<'_, '_, '_, M>, word| self.is_record_of(from, word, key);
         self.table.take(tx, self.hash(key), is_it)
     }
 
     /// Shows keys and values to `each` as a transaction sees them; they stay until it is over.
     ///
     /// # Errors
-    /// [`TxError::Busy`].
+    /// [`TxError::Busy`], or when the map is damaged.
     pub fn for_each_in<M: Memory>(
         &self,
         tx: &mut Tx<'_, '_, M>,
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), TxError> {
         self.table.each_in(tx, |tx, _, word| {
-            let record = Addr::from_bits(word);
-            let lengths = Lengths::of(tx.load(record));
+            let lengths = self.lengths(&Within(tx), word)?;
             let mut bytes = vec![0; lengths.bytes() - 8];
-            tx.read(record.plus(8), &mut bytes);
+            tx.read(Addr::from_bits(word).plus(8), &mut bytes);
             each(&bytes[..lengths.key], &bytes[lengths.value_at() - 8..]);
             Ok(())
         })
@@ -430,7 +476,7 @@ impl KvMap {
         early: Option<Addr>,
         seen: impl FnOnce(&Tx<'_, '_, M>, u64),
     ) -> Result<Option<u64>, MapError> {
-        let is_it = |from: &Within<'_, '_, '_, M>, word| is_record_of(from, word, key);
+        let is_it = |from: &Within<'_, '_, '_, M>, word| self.is_record_of(from, word, key);
         self.table.put(tx, self.hash(key), is_it, |tx, old| {
             if let Some(old) = old {
                 seen(tx, old);
@@ -448,8 +494,11 @@ impl KvMap {
 
     /// How many keys there are. Counts them, in time that grows with the map: nothing is kept that
     /// every change would have to pay for.
-    pub fn len<M: Memory>(&self, memory: &M) -> u64 {
-        self.table.count(memory)
+    ///
+    /// # Errors
+    /// When the map is damaged.
+    pub fn len<M: Memory>(&self, memory: &M) -> Result<u64, MapError> {
+        Ok(self.table.count(memory)?)
     }
 
     /// As [`len`](KvMap::len), as a transaction sees it.
@@ -466,41 +515,54 @@ impl KvMap {
     }
 
     /// True if there is no key. Looks at the whole map, as [`len`](KvMap::len).
-    pub fn is_empty<M: Memory>(&self, memory: &M) -> bool {
-        self.len(memory) == 0
+    ///
+    /// # Errors
+    /// When the map is damaged.
+    pub fn is_empty<M: Memory>(&self, memory: &M) -> Result<bool, MapError> {
+        Ok(self.len(memory)? == 0)
     }
 
     /// Shows keys and values to `each`, in an order that is the same every time. Those that are
     /// there all the while are shown once, those that come or go meanwhile perhaps; parts of some
     /// hundred, which are copied out together, are as they were at one moment. `each` may use the
     /// map.
-    pub fn for_each<M: Memory>(&self, memory: &M, mut each: impl FnMut(&[u8], &[u8])) {
+    ///
+    /// # Errors
+    /// When the map is damaged; entries may have been shown before.
+    pub fn for_each<M: Memory>(
+        &self,
+        memory: &M,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), MapError> {
         let mut next = Some(0);
         while let Some(from) = next {
-            next = self.for_each_of(memory, from, &mut each);
+            next = self.for_each_of(memory, from, &mut each)?;
         }
+        Ok(())
     }
 
     /// One of the parts of [`for_each`](KvMap::for_each), for programs that come back for the next:
     /// the one at `from`, which is 0 for the first. Gives where the next one is.
+    ///
+    /// # Errors
+    /// When the map is damaged.
     pub fn for_each_of<M: Memory>(
         &self,
         memory: &M,
         from: u64,
         mut each: impl FnMut(&[u8], &[u8]),
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, MapError> {
         let copy = |_, word| {
-            let record = Addr::from_bits(word);
-            let lengths = Lengths::of(memory.load(record));
+            let lengths = self.lengths(memory, word)?;
             let mut bytes = vec![0; lengths.bytes() - 8];
-            memory.read(record.plus(8), &mut bytes);
-            (lengths, bytes)
+            memory.read(Addr::from_bits(word).plus(8), &mut bytes);
+            Ok((lengths, bytes))
         };
-        let (copies, next) = self.table.part(memory, from, copy);
+        let (copies, next) = self.table.part(memory, from, copy)?;
         for (lengths, bytes) in copies {
             each(&bytes[..lengths.key], &bytes[lengths.value_at() - 8..]);
         }
-        next
+        Ok(next)
     }
 
     /// Checks everything that holds of a map, on bytes that may be anything; no other thread may

@@ -50,12 +50,12 @@ const KIND: Kind = Kind { word: u64::from_le_bytes(*b"map64 v1"), name: "map fro
 /// let map = session.transaction(|tx| Map::create(tx, heap.root(), &MapOptions::default()))?;
 /// map.insert(&mut session, 7, 49)?; // durable here
 /// let again = Map::open(&mut session, heap.root())?;
-/// assert_eq!(again.get(&memory, 7), Some(49));
+/// assert_eq!(again.get(&memory, 7)?, Some(49));
 /// session.retry(Logging::Redo, |tx| {
 ///     let value = map.remove_in(tx, 7)?.unwrap_or(0);
 ///     map.insert_in(tx, 8, value) // a crash finds the value under 7 or under 8
 /// })?;
-/// assert_eq!((map.get(&memory, 7), map.get(&memory, 8)), (None, Some(49)));
+/// assert_eq!((map.get(&memory, 7)?, map.get(&memory, 8)?), (None, Some(49)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +77,8 @@ impl Map {
     }
 
     /// The map that was created with that `link`. Takes no time worth speaking of, after a crash
-    /// too. Only the root is looked at: in a pool that may be damaged,
-    /// [`check`](Map::check) before anything else is called, as a wild address makes the machine
-    /// panic.
+    /// too. Only the root is looked at. What leads out of the heap is an error of the operation that
+    /// meets it ([`MapError::Damage`]); [`check`](Map::check) finds damage of any kind.
     ///
     /// # Errors
     /// [`MapError::NoMap`] when something else is there.
@@ -105,9 +104,12 @@ impl Map {
     }
 
     /// The value of `key`.
+    ///
+    /// # Errors
+    /// When the map is damaged.
     #[inline]
-    pub fn get<M: Memory>(&self, memory: &M, key: u64) -> Option<u64> {
-        self.table.read(memory, self.hash(key), |value, _| Some(value))
+    pub fn get<M: Memory>(&self, memory: &M, key: u64) -> Result<Option<u64>, MapError> {
+        Ok(self.table.read(memory, self.hash(key), |value, _| Some(value))?)
     }
 
     /// Makes `value` that of `key`; returns the one before.
@@ -161,7 +163,7 @@ impl Map {
         tx: &mut Tx<'_, '_, M>,
         key: u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.look_up(tx, self.hash(key), |_, _| true)
+        self.table.look_up(tx, self.hash(key), |_, _| Ok(true))
     }
 
     /// As [`insert`](Map::insert), as part of a transaction.
@@ -175,7 +177,7 @@ impl Map {
         key: u64,
         value: u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.put(tx, self.hash(key), |_, _| true, |_, _| Ok(value))
+        self.table.put(tx, self.hash(key), |_, _| Ok(true), |_, _| Ok(value))
     }
 
     /// As [`update`](Map::update), as part of a transaction.
@@ -189,7 +191,7 @@ impl Map {
         key: u64,
         change: impl FnOnce(Option<u64>) -> u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.put(tx, self.hash(key), |_, _| true, |_, old| Ok(change(old)))
+        self.table.put(tx, self.hash(key), |_, _| Ok(true), |_, old| Ok(change(old)))
     }
 
     /// As [`remove`](Map::remove), as part of a transaction.
@@ -202,26 +204,39 @@ impl Map {
         tx: &mut Tx<'_, '_, M>,
         key: u64,
     ) -> Result<Option<u64>, MapError> {
-        self.table.take(tx, self.hash(key), |_, _| true)
+        self.table.take(tx, self.hash(key), |_, _| Ok(true))
     }
 
     /// How many keys there are. Counts them, in time that grows with the map: nothing is kept that
     /// every change would have to pay for.
-    pub fn len<M: Memory>(&self, memory: &M) -> u64 {
-        self.table.count(memory)
+    ///
+    /// # Errors
+    /// When the map is damaged.
+    pub fn len<M: Memory>(&self, memory: &M) -> Result<u64, MapError> {
+        Ok(self.table.count(memory)?)
     }
 
     /// True if there is no key. Looks at the whole map, as [`len`](Map::len).
-    pub fn is_empty<M: Memory>(&self, memory: &M) -> bool {
-        self.len(memory) == 0
+    ///
+    /// # Errors
+    /// When the map is damaged.
+    pub fn is_empty<M: Memory>(&self, memory: &M) -> Result<bool, MapError> {
+        Ok(self.len(memory)? == 0)
     }
 
     /// Shows keys and values to `each`, in an order that is the same every time. Those that are
     /// there all the while are shown once, those that come or go meanwhile perhaps; parts of some
     /// hundred are as they were at one moment. `each` may use the map.
-    pub fn for_each<M: Memory>(&self, memory: &M, mut each: impl FnMut(u64, u64)) {
-        let copy = |hash, value| (self.key(hash), value);
-        self.table.each(memory, copy, |(key, value)| each(key, value));
+    ///
+    /// # Errors
+    /// When the map is damaged; entries may have been shown before.
+    pub fn for_each<M: Memory>(
+        &self,
+        memory: &M,
+        mut each: impl FnMut(u64, u64),
+    ) -> Result<(), MapError> {
+        let copy = |hash, value| Ok((self.key(hash), value));
+        Ok(self.table.each(memory, copy, |(key, value)| each(key, value))?)
     }
 
     /// Checks everything that holds of a map, on bytes that may be anything; no other thread may

@@ -2,7 +2,7 @@
 //! which sees its own stores as well.
 
 use seawall_memory::{Addr, Memory, MemoryExt};
-use seawall_runtime::Tx;
+use seawall_runtime::{Extent, Tx};
 
 pub(crate) trait Reads {
     /// The aligned word at `at`.
@@ -10,6 +10,9 @@ pub(crate) trait Reads {
 
     /// The words of the line that starts at `at`.
     fn line(&self, at: Addr) -> [u64; 8];
+
+    /// Whether these bytes are in the extent, so that they can be read.
+    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool;
 }
 
 impl<M: Memory> Reads for M {
@@ -23,6 +26,11 @@ impl<M: Memory> Reads for M {
     #[track_caller]
     fn line(&self, at: Addr) -> [u64; 8] {
         self.load_line(at)
+    }
+
+    #[inline]
+    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool {
+        extent.holds(self, at, bytes)
     }
 }
 
@@ -40,5 +48,10 @@ impl<M: Memory> Reads for Within<'_, '_, '_, M> {
     #[track_caller]
     fn line(&self, at: Addr) -> [u64; 8] {
         self.0.load_line(at)
+    }
+
+    #[inline]
+    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool {
+        extent.holds(self.0.memory(), at, bytes)
     }
 }

@@ -32,10 +32,12 @@ pub(crate) mod flaw;
 mod segment;
 mod walk;
 
+use crate::Damage;
+use crate::damage::Wild;
 use crate::reads::{Reads, Within};
 use flaw::{MapFlaw, Planted};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Heap, Session, Stripe, Stripes, Tx, TxError};
+use seawall_runtime::{Extent, Heap, Session, Stripe, Stripes, Tx, TxError};
 use segment::{SEGMENT_LINES_MAX, SEGMENT_LINES_MIN, Segment};
 pub(crate) use segment::{mix, unmix};
 pub use walk::MapSize;
@@ -98,6 +100,9 @@ pub enum MapError {
         /// The link.
         link: Addr,
     },
+    /// Bytes that no crash leaves behind.
+    #[error("the map is damaged: {0}; restore the pool from a copy")]
+    Damage(#[from] Damage),
     /// Sixteen keys have nearly the same hash, which chance does not do.
     #[error(
         "there are too many keys whose hashes begin with the same {DEPTH_MAX} bits; somebody chose \
@@ -116,6 +121,13 @@ pub enum MapError {
     },
 }
 
+impl From<Wild> for MapError {
+    #[cold]
+    fn from(wild: Wild) -> MapError {
+        Damage::from(wild).into()
+    }
+}
+
 /// The identity of a kind of map, as its root has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
@@ -131,11 +143,20 @@ pub(crate) struct Table {
     /// Words that are this table's alone, to hash by.
     pub(crate) seed: [u64; 2],
     stripes: Stripes,
+    /// Where segments and records can be.
+    extent: Extent,
     /// Stripe of the directory.
     guard: Stripe,
     /// Other threads may work at the same time.
     shared: bool,
     pub(crate) flaw: Planted,
+}
+
+/// A segment as a directory of so many bits names it, which may be anything.
+#[derive(Clone, Copy)]
+struct Named {
+    segment: Segment,
+    bits: u32,
 }
 
 /// A checksum of what never changes in a root: without it, no key could be found.
@@ -188,7 +209,7 @@ impl Table {
             tx.store(root.plus(8 * at), word)?;
         }
         tx.store(link, root)?;
-        Ok(Table::at(root, lines, seed, &tx.heap()))
+        Ok(Table::at(root, lines, seed, (tx.heap_ref(), tx.extent())))
     }
 
     pub(crate) fn open<M: Memory>(
@@ -197,11 +218,12 @@ impl Table {
         kind: Kind,
     ) -> Result<Table, MapError> {
         let (load, heap) = (|at| session.load(at), session.heap_ref());
-        if let Some(table) = Table::known(link, kind, load, session.known_root(link), heap) {
+        let place = || (heap, session.extent());
+        if let Some(table) = Table::known(link, kind, load, session.known_root(link), place) {
             return Ok(table);
         }
         let is_data = |at, bytes| session.is_data(at, bytes);
-        let table = Table::found(link, kind, load, is_data, heap)?;
+        let table = Table::found(link, kind, load, is_data, place)?;
         session.know(link, table.root);
         Ok(table)
     }
@@ -213,22 +235,23 @@ impl Table {
         kind: Kind,
     ) -> Result<Table, MapError> {
         let (load, heap) = (|at| tx.load(at), tx.heap_ref());
-        if let Some(table) = Table::known(link, kind, load, tx.known_root(link), heap) {
+        let place = || (heap, tx.extent());
+        if let Some(table) = Table::known(link, kind, load, tx.known_root(link), place) {
             return Ok(table);
         }
-        let table = Table::found(link, kind, load, |at, bytes| tx.is_data(at, bytes), heap)?;
+        let table = Table::found(link, kind, load, |at, bytes| tx.is_data(at, bytes), place)?;
         tx.know(link, table.root);
         Ok(table)
     }
 
     /// The table at `link`, if it has been found sound before: its places need no check again.
     #[inline]
-    fn known(
+    fn known<'h>(
         link: Addr,
         kind: Kind,
         load: impl Fn(Addr) -> u64,
         root: Option<Addr>,
-        heap: &Heap,
+        place: impl Fn() -> (&'h Heap, Extent),
     ) -> Option<Table> {
         let root = root.filter(|root| load(link) == root.bits())?;
         if load(root.plus(KIND)) != kind.word {
@@ -237,16 +260,16 @@ impl Table {
         let lines = load(root.plus(LINES));
         let seed = [load(root.plus(SEED)), load(root.plus(SEED + 8))];
         let is_whole = load(root.plus(SUM)) == sum(kind, lines, seed);
-        is_whole.then(|| Table::at(root, lines, seed, heap))
+        is_whole.then(|| Table::at(root, lines, seed, place()))
     }
 
     #[cold]
-    fn found(
+    fn found<'h>(
         link: Addr,
         kind: Kind,
         load: impl Fn(Addr) -> u64,
         is_data: impl Fn(Addr, u64) -> bool,
-        heap: &Heap,
+        place: impl Fn() -> (&'h Heap, Extent),
     ) -> Result<Table, MapError> {
         let none = MapError::NoMap { kind: kind.name, link };
         let is_data = |at: Addr, bytes| {
@@ -270,38 +293,60 @@ impl Table {
         if !is_sound || load(root.plus(SUM)) != sum(kind, lines, seed) {
             return Err(none);
         }
-        Ok(Table::at(root, lines, seed, heap))
+        Ok(Table::at(root, lines, seed, place()))
     }
 
     #[inline]
-    fn at(root: Addr, lines: u64, seed: [u64; 2], heap: &Heap) -> Table {
+    fn at(root: Addr, lines: u64, seed: [u64; 2], (heap, extent): (&Heap, Extent)) -> Table {
         let stripes = heap.stripes();
         let (guard, shared) = (stripes.inner(root), heap.threads() > 1);
-        Table { root, lines, seed, stripes, guard, shared, flaw: Planted::default() }
+        Table { root, lines, seed, stripes, extent, guard, shared, flaw: Planted::default() }
     }
 
     /// The segment of a hash, as the directory says that was there last. If another has taken its
-    /// place meanwhile, this may be anything, and nothing may be read by means of it.
+    /// place meanwhile, this may be anything, and nothing may be read by means of it; if none has,
+    /// it is to be [admitted](Table::admit).
     #[inline]
-    fn named<R: Reads>(&self, from: &R, hash: u64) -> Segment {
+    fn named<R: Reads>(&self, from: &R, hash: u64) -> Result<Named, Wild> {
         let directory = from.word(self.root.plus(DIRECTORY));
-        let prefix = top(hash, (directory & DEPTH_MASK) as u32);
-        let entry = from.word(Addr::from_bits((directory & !DEPTH_MASK) + 8 * prefix));
-        Segment::of(entry, self.lines)
+        let bits = (directory & DEPTH_MASK) as u32;
+        let offset = 8 * top(hash, bits);
+        let word = Addr::from_bits((directory & !DEPTH_MASK).wrapping_add(offset));
+        if !self.has(from, word, 8) {
+            return Err(Wild { what: "the root of a map", to: directory });
+        }
+        Ok(Named { segment: Segment::of(from.word(word), self.lines), bits })
+    }
+
+    /// Refuses what is no segment of a directory of so many bits.
+    #[inline]
+    fn admit<R: Reads>(&self, from: &R, Named { segment, bits }: Named) -> Result<Segment, Wild> {
+        let has_depth = segment.depth.wrapping_sub(1) < bits;
+        if has_depth && self.has(from, segment.at, segment.bytes()) {
+            return Ok(segment);
+        }
+        Err(Wild { what: "the directory of a map", to: segment.entry() })
+    }
+
+    /// Whether there are these bytes, of which the first is that of a word.
+    #[inline]
+    pub(crate) fn has<R: Reads>(&self, from: &R, at: Addr, bytes: u64) -> bool {
+        at.bits().is_multiple_of(8) && from.has(&self.extent, at, bytes)
     }
 
     /// The segment of a hash, which no other thread changes until the transaction is over.
     #[inline]
     fn held<M: Memory>(&self, tx: &mut Tx<'_, '_, M>, hash: u64) -> Result<Segment, TxError> {
         if !self.shared || self.flaw.is(MapFlaw::NoLock) {
-            return Ok(self.named(&Within(tx), hash));
+            let named = self.named(&Within(tx), hash)?;
+            return Ok(self.admit(&Within(tx), named)?);
         }
         loop {
             let directory = tx.version(self.guard)?;
-            let segment = self.named(&Within(tx), hash);
-            tx.lock(self.stripes.outer(segment.at))?;
+            let named = self.named(&Within(tx), hash)?;
+            tx.lock(self.stripes.outer(named.segment.at))?;
             if self.guard.is_still(tx.memory(), directory) {
-                return Ok(segment);
+                return Ok(self.admit(&Within(tx), named)?);
             }
         }
     }
@@ -315,9 +360,9 @@ impl Table {
         memory: &M,
         hash: u64,
         mut look: impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
-    ) -> Option<T> {
-        match self.attempt(memory, hash, &mut look) {
-            Some(result) => result,
+    ) -> Result<Option<T>, Wild> {
+        match self.attempt(memory, hash, &mut look)? {
+            Some(result) => Ok(result),
             None => self.insist(memory, hash, &mut look),
         }
     }
@@ -330,10 +375,10 @@ impl Table {
         memory: &M,
         hash: u64,
         look: &mut impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
-    ) -> Option<T> {
+    ) -> Result<Option<T>, Wild> {
         loop {
-            if let Some(result) = self.attempt(memory, hash, look) {
-                return result;
+            if let Some(result) = self.attempt(memory, hash, look)? {
+                return Ok(result);
             }
         }
     }
@@ -345,21 +390,22 @@ impl Table {
         memory: &M,
         hash: u64,
         look: &mut impl FnMut(u64, &dyn Fn() -> bool) -> Option<T>,
-    ) -> Option<Option<T>> {
+    ) -> Result<Option<Option<T>>, Wild> {
         let directory = self.guard.version(memory);
-        let segment = self.named(memory, hash);
-        let stripe = self.stripes.outer(segment.at);
+        let named = self.named(memory, hash)?;
+        let stripe = self.stripes.outer(named.segment.at);
         let version = stripe.version(memory);
         if !self.guard.is_still(memory, directory) && !self.trusts() {
-            return None;
+            return Ok(None);
         }
+        let segment = self.admit(memory, named)?;
         let is_still = || stripe.is_still(memory, version) || self.trusts();
         if let Some(word) = segment.first(memory, hash)
             && let Some(result) = look(word, &is_still)
         {
-            return is_still().then_some(Some(result));
+            return Ok(is_still().then_some(Some(result)));
         }
-        self.attempt_all(memory, hash, (segment, stripe, version), look)
+        Ok(self.attempt_all(memory, hash, (segment, stripe, version), look))
     }
 
     /// The rest of [`attempt`](Table::attempt), apart: the processor begins some reads while those
@@ -374,10 +420,11 @@ impl Table {
     ) -> Option<Option<T>> {
         let is_still = || stripe.is_still(memory, version) || self.trusts();
         let mut result = None;
-        segment.find(memory, hash, |word| {
+        let found = segment.find(memory, hash, |word| {
             result = look(word, &is_still);
-            result.is_some()
+            Ok(result.is_some())
         });
+        debug_assert!(found.is_ok());
         is_still().then_some(result)
     }
 
@@ -390,11 +437,12 @@ impl Table {
         &self,
         tx: &mut Tx<'_, '_, M>,
         hash: u64,
-        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> bool,
+        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> Result<bool, Wild>,
     ) -> Result<Option<u64>, MapError> {
         let segment = self.held(tx, hash)?;
         let within = Within(tx);
-        Ok(segment.find(&within, hash, |word| is_it(&within, word)).map(|(_, word)| word))
+        let found = segment.find(&within, hash, |word| is_it(&within, word))?;
+        Ok(found.map(|(_, word)| word))
     }
 
     /// Sets the word of `hash` that `is_it` picks, or a new one, to what `make` returns; both get
@@ -404,13 +452,13 @@ impl Table {
         &self,
         tx: &mut Tx<'_, '_, M>,
         hash: u64,
-        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> bool,
+        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> Result<bool, Wild>,
         make: impl FnOnce(&mut Tx<'_, '_, M>, Option<u64>) -> Result<u64, MapError>,
     ) -> Result<Option<u64>, MapError> {
         loop {
             let segment = self.held(tx, hash)?;
             let within = Within(tx);
-            let probe = segment.probe(&within, hash, |word| is_it(&within, word));
+            let probe = segment.probe(&within, hash, |word| is_it(&within, word))?;
             if let Some((slot, old)) = probe.found {
                 let word = make(tx, Some(old))?;
                 tx.store(slot.plus(8), word)?;
@@ -433,11 +481,11 @@ impl Table {
         &self,
         tx: &mut Tx<'_, '_, M>,
         hash: u64,
-        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> bool,
+        is_it: impl Fn(&Within<'_, '_, '_, M>, u64) -> Result<bool, Wild>,
     ) -> Result<Option<u64>, MapError> {
         let segment = self.held(tx, hash)?;
         let within = Within(tx);
-        let found = segment.find(&within, hash, |word| is_it(&within, word));
+        let found = segment.find(&within, hash, |word| is_it(&within, word))?;
         let Some((slot, old)) = found else { return Ok(None) };
         let (mut blank, empties) = segment.blank(&within, slot, hash);
         if self.flaw.is(MapFlaw::NoTombstone) {

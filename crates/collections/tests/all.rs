@@ -11,6 +11,7 @@ mod map_threads;
 mod maps;
 mod subject;
 mod together;
+mod wild;
 
 /// In the long run (`SEAWALL_LONG=1`), tests try all that they can.
 fn is_long_run() -> bool {

@@ -50,7 +50,7 @@ impl Keyed for Map {
 
     fn act<M: Memory>(&self, session: &mut Session<'_, M>, key: u64, act: Act) -> Answer {
         Answer::Value(match act {
-            Act::Get => self.get(session.memory(), key),
+            Act::Get => self.get(session.memory(), key).expect("sound"),
             Act::Insert(value) => self.insert(session, key, value).expect("room"),
             Act::Remove => self.remove(session, key).expect("sound"),
         })
@@ -78,7 +78,10 @@ impl Keyed for KvMap {
         let key = &key_bytes(key)[..];
         let number = |bytes: &Vec<u8>| value_of(bytes).unwrap_or(TORN);
         match act {
-            Act::Get => Answer::Value(self.get(session.memory(), key).as_ref().map(number)),
+            Act::Get => {
+                let found = self.get(session.memory(), key).expect("sound");
+                Answer::Value(found.as_ref().map(number))
+            }
             Act::Remove => Answer::There(self.remove(session, key).expect("sound")),
             Act::Insert(value) if value.is_multiple_of(2) => {
                 let there = self.insert(session, key, &value_bytes(value)).expect("room");

@@ -68,11 +68,11 @@ impl Subject for Map {
     }
 
     fn get<M: Memory>(&self, memory: &M, key: u64) -> Option<u64> {
-        self.get(memory, key)
+        self.get(memory, key).expect("sound")
     }
 
     fn len<M: Memory>(&self, memory: &M) -> u64 {
-        self.len(memory)
+        self.len(memory).expect("sound")
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, String> {
@@ -80,7 +80,8 @@ impl Subject for Map {
         let mut twice = None;
         self.for_each(memory, |key, value| {
             twice = contents.insert(key, value).map(|_| key).or(twice);
-        });
+        })
+        .map_err(|error| error.to_string())?;
         twice.map_or(Ok(contents), |key| Err(format!("key {key} is shown twice")))
     }
 
@@ -90,7 +91,7 @@ impl Subject for Map {
 }
 
 /// The bytes that stand for a number as key; of any length from none.
-fn key_bytes(key: u64) -> Vec<u8> {
+pub(crate) fn key_bytes(key: u64) -> Vec<u8> {
     let digits = key.to_le_bytes();
     let len = 8 - key.leading_zeros() as usize / 8;
     [&digits[..len], &vec![7; if len > 1 { 0 } else { 70 * (key % 2) as usize }]].concat()
@@ -142,11 +143,11 @@ impl Subject for KvMap {
     }
 
     fn get<M: Memory>(&self, memory: &M, key: u64) -> Option<u64> {
-        self.get(memory, &key_bytes(key)).map(|bytes| value_of(&bytes).unwrap())
+        self.get(memory, &key_bytes(key)).expect("sound").map(|bytes| value_of(&bytes).unwrap())
     }
 
     fn len<M: Memory>(&self, memory: &M) -> u64 {
-        self.len(memory)
+        self.len(memory).expect("sound")
     }
 
     fn contents<M: Memory>(&self, memory: &M) -> Result<Contents, String> {
@@ -163,7 +164,8 @@ impl Subject for KvMap {
                 Ok(_) => {}
                 Err(why) => wrong = Some(why),
             }
-        });
+        })
+        .map_err(|error| error.to_string())?;
         wrong.map_or(Ok(contents), Err)
     }
 

@@ -93,12 +93,16 @@ impl World {
             tree.insert(key, value);
         });
         let found = found.map_err(|error| error.to_string())?;
-        self.one.for_each(memory, |key, value| {
-            one.insert(key, value);
-        });
-        self.two.for_each(memory, |key, value| {
-            two.insert(number(key), number(value));
-        });
+        self.one
+            .for_each(memory, |key, value| {
+                one.insert(key, value);
+            })
+            .map_err(|error| error.to_string())?;
+        self.two
+            .for_each(memory, |key, value| {
+                two.insert(number(key), number(value));
+            })
+            .map_err(|error| error.to_string())?;
         let all = heap.stats(memory).map_err(|error| error.to_string())?.objects;
         match all == objects + found.leaves + found.inners {
             true => Ok(contents),

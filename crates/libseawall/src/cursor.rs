@@ -29,7 +29,7 @@ impl SwCursor {
                 entries.clear();
                 Ok(map.for_each_of(session.memory(), from, |key, value| {
                     entries.push((key.to_vec(), value.to_vec()));
-                }))
+                })?)
             })?;
             entries.reverse();
             self.entries = entries;

@@ -177,7 +177,7 @@ unsafe extern "C" fn sw_map_get(
         // SAFETY: the program vouches for the key.
         let key = unsafe { bytes_of(key, key_bytes, "the key")? };
         let value = pool.with_session(handle, |session| {
-            Ok(map_of(pool, session, at)?.get(session.memory(), key))
+            Ok(map_of(pool, session, at)?.get(session.memory(), key)?)
         })?;
         // SAFETY: the program vouches for the places.
         unsafe { wanted.give(value.as_deref()) }
@@ -280,8 +280,9 @@ unsafe extern "C" fn sw_tx_map_remove(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sw_map_count(handle: *const SwPool, at: u64, count: *mut u64) -> Status {
     on_pool(handle, |pool| {
-        let found = pool
-            .with_session(handle, |session| Ok(map_of(pool, session, at)?.len(session.memory())))?;
+        let found = pool.with_session(handle, |session| {
+            Ok(map_of(pool, session, at)?.len(session.memory())?)
+        })?;
         // SAFETY: the program vouches for the place.
         unsafe { give(count, found) };
         Ok(Status::Ok)

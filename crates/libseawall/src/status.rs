@@ -163,6 +163,7 @@ impl From<MapError> for Failure {
         let status = match error {
             MapError::Heap(error) => return error.into(),
             MapError::NoMap { .. } => Status::NoMap,
+            MapError::Damage(_) => Status::Damaged,
             MapError::Crowded => Status::NoRoom,
             _ => Status::Invalid,
         };

@@ -25,6 +25,7 @@
 
 pub(crate) mod checked_word;
 mod error;
+pub(crate) mod extent;
 #[cfg(test)]
 mod format;
 pub(crate) mod holes;

@@ -100,6 +100,12 @@ impl<M: Memory> Tx<'_, '_, M> {
         &self.session.heap
     }
 
+    /// As [`Session::extent`].
+    #[doc(hidden)]
+    pub fn extent(&self) -> crate::Extent {
+        self.session.extent()
+    }
+
     /// As [`Session::known_root`].
     #[doc(hidden)]
     #[inline]

@@ -120,7 +120,7 @@ fn bare() -> Result<(), Box<dyn std::error::Error>> {
     }
     measure("KvMap::get, 8 bytes to 8", || {
         for key in 0..OPERATIONS {
-            black_box(map.get(&memory, &(key % KEYS).to_le_bytes()));
+            black_box(map.get(&memory, &(key % KEYS).to_le_bytes()).expect("sound"));
         }
     });
     measure("KvMap::insert, 8 bytes to 8", || {

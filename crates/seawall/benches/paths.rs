@@ -104,7 +104,7 @@ fn kv_get(times: u64) -> Outcome {
             map.insert(session, &key.to_le_bytes(), &key.to_le_bytes())?;
         }
         for i in 0..times {
-            black_box(map.get(session.memory(), &(i % KEYS).to_le_bytes()));
+            black_box(map.get(session.memory(), &(i % KEYS).to_le_bytes())?);
         }
         Ok(())
     })

@@ -43,7 +43,7 @@ impl Keyed for Map {
     }
 
     fn get(&self, session: &mut Work<'_>, key: u64) -> Result<Option<u64>> {
-        Ok(self.get(session.memory(), key))
+        Ok(self.get(session.memory(), key)?)
     }
 
     fn remove(&self, session: &mut Work<'_>, key: u64) -> Result<Option<u64>> {

@@ -11,7 +11,7 @@
 use super::{BTreeFlaw, Tree};
 use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Session, Stripe, Tx, TxError};
+use seawall_runtime::{Extent, Session, Stripe, Tx, TxError};
 
 /// The version words of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,10 @@ impl<M: Memory> Reads for Reader<'_, '_, M> {
     fn line(&self, at: Addr) -> [u64; 8] {
         self.0.memory().line(at)
     }
+
+    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool {
+        extent.holds(self.0.memory(), at, bytes)
+    }
 }
 
 impl<M: Memory> Walker for Reader<'_, '_, M> {
@@ -107,6 +111,10 @@ impl<M: Memory> Reads for Writer<'_, '_, '_, M> {
     #[inline]
     fn line(&self, at: Addr) -> [u64; 8] {
         Within(self.0).line(at)
+    }
+
+    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool {
+        extent.holds(self.0.memory(), at, bytes)
     }
 }
 

@@ -69,7 +69,8 @@ impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<
                 |at, session| {
                     let map = outside(at, session)?;
                     let decode = |bytes: &[u8]| V::decode(bytes.into());
-                    Ok(map.and_then(|map| map.get_with(session.memory(), key, decode)))
+                    let found = map.map(|map| map.get_with(session.memory(), key, decode));
+                    Ok(found.transpose().map_err(access_error)?.flatten())
                 },
             )
         })
@@ -105,7 +106,10 @@ impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<
         access.either(
             self,
             |at, tx| inside(at, tx)?.map_or(Ok(0), |map| map.len_in(tx)),
-            |at, session| Ok(outside(at, session)?.map_or(0, |map| map.len(session.memory()))),
+            |at, session| match outside(at, session)? {
+                Some(map) => map.len(session.memory()).map_err(access_error),
+                None => Ok(0),
+            },
         )
     }
 
@@ -123,7 +127,8 @@ impl<'p, K: Item + ?Sized, V: Item + ?Sized> MapField<'p, K, V> for Ptr<'p, Map<
             |at, session| {
                 let mut entries = Vec::new();
                 if let Some(map) = outside(at, session)? {
-                    map.for_each(session.memory(), |key, value| entries.push(entry(key, value)));
+                    map.for_each(session.memory(), |key, value| entries.push(entry(key, value)))
+                        .map_err(access_error)?;
                 }
                 Ok(entries)
             },

@@ -13,6 +13,8 @@
 
 use super::segment::{SPARSE, Segment};
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapError, MapFlaw, Table, top};
+use crate::Damage;
+use crate::damage::Wild;
 use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, Memory};
 use seawall_runtime::{Logging, Tx, TxError};
@@ -68,7 +70,10 @@ impl Table {
         let old = Segment { depth: depth + 1, ..segment };
         let first = (prefix << 1 | 1) << (63 - depth);
         let mut moved = old.live(&Within(tx), first);
-        let content = old.filled_bytes(first, &mut moved);
+        let Some(content) = old.filled_bytes(first, &mut moved) else {
+            let why = format!("the segment at {} has entries in places of others", segment.at);
+            return Err(Damage::Broken(why).into());
+        };
         let at = self.fresh(tx, &content, MapFlaw::EarlySegment)?;
         // From here on everybody waits, so what takes longest comes before.
         self.lock_directory(tx)?;
@@ -122,11 +127,12 @@ impl Table {
         other: u64,
     ) -> Result<Option<Segment>, TxError> {
         let seen = tx.version(self.guard)?;
-        let buddy = self.named(&Within(tx), other);
-        if !self.guard.is_still(tx.memory(), seen) || buddy.depth != segment.depth {
+        let named = self.named(&Within(tx), other)?;
+        if !self.guard.is_still(tx.memory(), seen) || named.segment.depth != segment.depth {
             return Ok(None);
         }
         let within = Within(tx);
+        let buddy = self.admit(&within, named)?;
         let all = segment.whole_sample();
         if (segment.sample(&within, hash) + buddy.sample(&within, other)) * SPARSE > all {
             return Ok(None);
@@ -170,6 +176,9 @@ impl Table {
         }
         let most = old.bits.max(depth);
         let within = Within(tx);
+        if old.bits > DEPTH_MAX || !self.has(&within, old.at, 8 << old.bits) {
+            return Err(Wild { what: "the root of a map", to: old.at.bits() }.into());
+        }
         let named = |at: u64| within.word(old.at.plus(8 * (at >> (most - old.bits))));
         let mut words: Vec<u64> = (0..1 << most).map(named).collect();
         change.words(most).for_each(|(at, entry)| words[at as usize] = entry);

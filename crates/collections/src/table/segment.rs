@@ -11,6 +11,7 @@
 //! moved in the order of their first lines always find room (earliest deadline first).
 
 use super::{DEPTH_MASK, top};
+use crate::damage::Wild;
 use crate::reads::Reads;
 use seawall_memory::{Addr, LINE_BYTES};
 use std::hint::select_unpredictable;
@@ -137,8 +138,8 @@ impl Segment {
         self,
         from: &R,
         hash: u64,
-        is_it: impl FnMut(u64) -> bool,
-    ) -> Option<(Addr, u64)> {
+        is_it: impl FnMut(u64) -> Result<bool, Wild>,
+    ) -> Result<Option<(Addr, u64)>, Wild> {
         self.search(from, hash, is_it, |_, _| ())
     }
 
@@ -148,9 +149,9 @@ impl Segment {
         self,
         from: &R,
         hash: u64,
-        mut is_it: impl FnMut(u64) -> bool,
+        mut is_it: impl FnMut(u64) -> Result<bool, Wild>,
         mut look: impl FnMut(Addr, &[u64; 8]),
-    ) -> Option<(Addr, u64)> {
+    ) -> Result<Option<(Addr, u64)>, Wild> {
         let vacant = vacant(hash);
         let home = self.at.plus(self.home(hash) * LINE_BYTES);
         for line in (0..PROBED).map(|line| home.plus(line * LINE_BYTES)) {
@@ -159,17 +160,17 @@ impl Segment {
             while same != 0 {
                 let slot = same.trailing_zeros();
                 let word = words[(2 * slot as usize + 1) % words.len()];
-                if is_it(word) {
-                    return Some((line.plus(u64::from(slot) * SLOT_BYTES), word));
+                if is_it(word)? {
+                    return Ok(Some((line.plus(u64::from(slot) * SLOT_BYTES), word)));
                 }
                 same &= same - 1;
             }
             look(line, &words);
             if slots_where(&words, |found| found == vacant) != 0 {
-                return None;
+                return Ok(None);
             }
         }
-        None
+        Ok(None)
     }
 
     /// As [`find`](Segment::find), and where a new entry with that hash would go.
@@ -178,16 +179,16 @@ impl Segment {
         self,
         from: &R,
         hash: u64,
-        is_it: impl FnMut(u64) -> bool,
-    ) -> Probe {
+        is_it: impl FnMut(u64) -> Result<bool, Wild>,
+    ) -> Result<Probe, Wild> {
         let mut room = None;
         let found = self.search(from, hash, is_it, |line, words| {
             let free = slots_where(words, |found| !self.has(found, hash));
             if room.is_none() && free != 0 {
                 room = Some(line.plus(u64::from(free.trailing_zeros()) * SLOT_BYTES));
             }
-        });
-        Probe { found, room }
+        })?;
+        Ok(Probe { found, room })
     }
 
     /// The bytes of an empty segment of hashes that begin like this one.
@@ -269,14 +270,14 @@ impl Segment {
         self.placed(like, entries)
     }
 
-    /// The bytes of a segment of these entries, whose hashes begin like `like`; they were in
-    /// a segment of this size.
-    pub(super) fn filled_bytes(self, like: u64, entries: &mut [(u64, u64)]) -> Vec<u8> {
+    /// The bytes of a segment of these entries, whose hashes begin like `like`. If they were in a
+    /// segment of this size, where searches found them, they have room.
+    pub(super) fn filled_bytes(self, like: u64, entries: &mut [(u64, u64)]) -> Option<Vec<u8>> {
         if let Some(bytes) = self.placed(like, entries) {
-            return bytes;
+            return Some(bytes);
         }
         entries.sort_unstable_by_key(|(hash, _)| self.home(*hash));
-        self.placed(like, entries).expect("they had room before")
+        self.placed(like, entries)
     }
 
     fn placed(self, like: u64, entries: &[(u64, u64)]) -> Option<Vec<u8>> {
@@ -347,7 +348,7 @@ mod tests {
             }
             let rotate = rotate % entries.len().max(1);
             entries.rotate_left(rotate);
-            let bytes = segment.filled_bytes(1 << 63, &mut entries);
+            let bytes = segment.filled_bytes(1 << 63, &mut entries).unwrap();
             let words = bytes.as_chunks::<8>().0.as_chunks::<2>().0;
             let slots: Vec<(u64, u64)> =
                 words.iter().map(|slot| slot.map(u64::from_le_bytes).into()).collect();
@@ -371,7 +372,7 @@ mod tests {
                 let word = hashes.iter().zip(10..).find(|(found, _)| **found == hash);
                 let word = word.map(|(_, word)| word);
                 assert_eq!(segment.first(&image, hash), word, "{hashes:x?}");
-                let found = segment.find(&image, hash, |_| true);
+                let found = segment.find(&image, hash, |_| Ok(true)).unwrap();
                 assert_eq!(found.map(|(_, word)| word), word, "{hashes:x?}");
             }
         }

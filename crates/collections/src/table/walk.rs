@@ -3,6 +3,7 @@
 use super::segment::Segment;
 use super::{DEPTH_MASK, DEPTH_MAX, DIRECTORY, MapFlaw, Table, top};
 use crate::Damage;
+use crate::damage::Wild;
 use crate::live::Live;
 use crate::reads::Within;
 use seawall_memory::{Addr, LINE_BYTES, Memory, MemoryExt};
@@ -30,16 +31,23 @@ impl MapSize {
 
 impl Table {
     /// The segment of a hash, held.
-    fn hold<M: Memory>(&self, memory: &M, hash: u64) -> (Segment, Option<Held>) {
+    fn hold<M: Memory>(&self, memory: &M, hash: u64) -> Result<(Segment, Option<Held>), Wild> {
         loop {
             let directory = self.guard.version(memory);
-            let segment = self.named(memory, hash);
+            let named = self.named(memory, hash)?;
             if !self.shared || self.flaw.is(MapFlaw::NoLock) {
-                return (segment, None);
+                return Ok((self.admit(memory, named)?, None));
             }
-            let held = self.stripes.outer(segment.at).acquire(memory);
+            let held = self.stripes.outer(named.segment.at).acquire(memory);
             if self.guard.is_still(memory, directory) {
-                return (segment, Some(held));
+                let segment = self.admit(memory, named);
+                return match segment {
+                    Ok(segment) => Ok((segment, Some(held))),
+                    Err(wild) => {
+                        held.release(memory);
+                        Err(wild)
+                    }
+                };
             }
             held.release(memory);
         }
@@ -51,15 +59,16 @@ impl Table {
     pub(crate) fn each<M: Memory, T>(
         &self,
         memory: &M,
-        copy: impl Fn(u64, u64) -> T,
+        copy: impl Fn(u64, u64) -> Result<T, Wild>,
         mut each: impl FnMut(T),
-    ) {
+    ) -> Result<(), Wild> {
         let mut next = Some(0);
         while let Some(from) = next {
             let copies;
-            (copies, next) = self.part(memory, from, &copy);
+            (copies, next) = self.part(memory, from, &copy)?;
             copies.into_iter().for_each(&mut each);
         }
+        Ok(())
     }
 
     /// As [`each`](Table::each), of the one segment that has the hash `from`, and of that what is
@@ -68,25 +77,26 @@ impl Table {
         &self,
         memory: &M,
         from: u64,
-        copy: impl Fn(u64, u64) -> T,
-    ) -> (Vec<T>, Option<u64>) {
-        let (segment, held) = self.hold(memory, from);
+        copy: impl Fn(u64, u64) -> Result<T, Wild>,
+    ) -> Result<(Vec<T>, Option<u64>), Wild> {
+        let (segment, held) = self.hold(memory, from)?;
         let mut entries = segment.live(memory, from);
         entries.retain(|(hash, _)| *hash >= from);
         entries.sort_unstable();
-        let copies = entries.into_iter().map(|(hash, word)| copy(hash, word)).collect();
+        let copies: Result<_, Wild> =
+            entries.into_iter().map(|(hash, word)| copy(hash, word)).collect();
         if let Some(held) = held {
             held.release(memory);
         }
         let last = from | u64::MAX.checked_shr(segment.depth).unwrap_or(0);
-        (copies, last.checked_add(1))
+        Ok((copies?, last.checked_add(1)))
     }
 
     /// How many entries there are.
-    pub(crate) fn count<M: Memory>(&self, memory: &M) -> u64 {
+    pub(crate) fn count<M: Memory>(&self, memory: &M) -> Result<u64, Wild> {
         let mut count = 0;
-        self.each(memory, |_, _| (), |()| count += 1);
-        count
+        self.each(memory, |_, _| Ok(()), |()| count += 1)?;
+        Ok(count)
     }
 
     /// Shows every entry to `each` as a transaction sees it, in the order of their hashes; they

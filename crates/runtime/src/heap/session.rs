@@ -1,6 +1,7 @@
 //! A session: the handle of one thread on a heap, and its state in DRAM.
 
 use super::Heap;
+use super::extent::Extent;
 use super::layout::Layout;
 use crate::alloc::block::Blocks;
 use crate::alloc::chunk::Chunk;
@@ -100,6 +101,7 @@ pub(crate) struct Suspended {
     heap: Heap,
     known: KnownRoots,
     number: u64,
+    data_end: Cell<u64>,
     turn: u64,
 }
 
@@ -116,7 +118,9 @@ impl<'m, M: Memory> Session<'m, M> {
         if seat.as_ref().is_none_or(|seat| seat.turn() != before.turn + 1) || before.heap != heap {
             return Session::seated_on(memory, heap, seat);
         }
-        let Suspended { log, undo, blocks, placement, buffers, holds, known, number, .. } = before;
+        let Suspended {
+            log, undo, blocks, placement, buffers, holds, known, number, data_end, ..
+        } = before;
         Session {
             memory,
             heap,
@@ -130,7 +134,7 @@ impl<'m, M: Memory> Session<'m, M> {
             is_packing: false,
             keeps_run: false,
             shared: None,
-            data_end: Cell::new(0),
+            data_end,
             decoded: Cell::new((Addr::NULL, 0, Chunk::Clean)),
             known,
             number,
@@ -145,10 +149,32 @@ impl<'m, M: Memory> Session<'m, M> {
     /// another session has replaced it, or a panicked transaction is still to be rolled back.
     pub(crate) fn suspend(self) -> Option<Suspended> {
         let turn = self.seat.as_ref().filter(|seat| seat.is_held())?.turn();
-        let Session { log, undo, blocks, placement, buffers, holds, heap, known, number, .. } =
-            self;
-        let suspended =
-            Suspended { log, undo, blocks, placement, buffers, holds, heap, known, number, turn };
+        let Session {
+            log,
+            undo,
+            blocks,
+            placement,
+            buffers,
+            holds,
+            heap,
+            known,
+            number,
+            data_end,
+            ..
+        } = self;
+        let suspended = Suspended {
+            log,
+            undo,
+            blocks,
+            placement,
+            buffers,
+            holds,
+            heap,
+            known,
+            number,
+            data_end,
+            turn,
+        };
         (!self.is_begun).then_some(suspended)
     }
 
@@ -225,6 +251,12 @@ impl<'m, M: Memory> Session<'m, M> {
 
     pub(crate) fn layout(&self) -> Layout {
         self.heap.layout
+    }
+
+    /// Where the objects of the heap can be, by what the session has read of it so far.
+    #[doc(hidden)]
+    pub fn extent(&self) -> Extent {
+        Extent::new(&self.heap, self.data_end.get())
     }
 
     /// Reads the number of chunks.

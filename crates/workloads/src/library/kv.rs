@@ -92,7 +92,7 @@ impl<V: Values> KeyedStructure for Strings<V> {
         session: &mut Session<'_, M>,
         key: u64,
     ) -> Result<Option<u64>, Damage> {
-        let value = self.0.get(session.memory(), &bytes(key, KEY_MORE));
+        let value = self.0.get(session.memory(), &bytes(key, KEY_MORE))?;
         value.map(|value| number(&value, V::MORE).ok_or_else(|| torn(key))).transpose()
     }
 
@@ -125,7 +125,7 @@ impl<V: Values> KeyedStructure for Strings<V> {
                 None => broken = Some(torn(key)),
                 Some(tag) => each(key, tag),
             },
-        });
+        })?;
         broken.map_or(Ok(()), Err)
     }
 }

@@ -49,7 +49,7 @@ impl KeyedStructure for Table {
         session: &mut Session<'_, M>,
         key: u64,
     ) -> Result<Option<u64>, Damage> {
-        Ok(Table::get(self, session.memory(), key))
+        Ok(Table::get(self, session.memory(), key)?)
     }
 
     fn insert<M: Memory>(
@@ -74,7 +74,6 @@ impl KeyedStructure for Table {
         each: impl FnMut(u64, u64),
     ) -> Result<(), Damage> {
         Table::check(self, memory, heap)?;
-        self.for_each(memory, each);
-        Ok(())
+        Ok(self.for_each(memory, each)?)
     }
 }
