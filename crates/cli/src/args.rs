@@ -132,6 +132,13 @@ pub(crate) enum Command {
         /// The pool
         pool: PathBuf,
     },
+    /// Keep temporary folders for the process of that number, until it ends; what commands start
+    /// that run programs
+    #[command(hide = true)]
+    ProgramFolders {
+        /// The process
+        process: u32,
+    },
     /// Run the program of a request; what `compare --program` starts
     #[command(hide = true)]
     ProgramProcess {

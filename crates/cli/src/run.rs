@@ -51,6 +51,7 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
         Command::ProgramCheck { image, entry, pool } => {
             seawall_program::check(&image, &entry, &pool)
         }
+        Command::ProgramFolders { process } => seawall_program::keep_folders(process),
         Command::ProgramProcess { folder } => seawall_program::serve(&folder),
         Command::Sweep(options) => match &options.dask {
             Some(address) => match crate::dask::sweep(&options, address)? {},

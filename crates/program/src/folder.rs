@@ -1,25 +1,59 @@
 //! Temporary folders of commands that run programs: none stays, however the command ends.
 //!
 //! A folder is removed when it is dropped, and by [`drop_folders`] in a process that ends at once.
-//! A process that is killed can do neither: the [keepers](crate::kept) of its programs know its
-//! folders, and remove them then.
+//! A process that is killed can do neither: its [keeper](keeper) does it then.
 
-use serde::{Deserialize, Serialize};
+mod keeper;
+
+pub use keeper::keep_folders;
+
+use keeper::{Keeper, remove};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tempfile::TempDir;
 
-/// The folders that are there.
-static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// The folders that are there, and who keeps them as long as there are any.
+struct Folders {
+    paths: Vec<PathBuf>,
+    keeper: Option<Keeper>,
+}
 
-fn folders() -> MutexGuard<'static, Vec<PathBuf>> {
-    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+static FOLDERS: Mutex<Folders> = Mutex::new(Folders { paths: Vec::new(), keeper: None });
+
+fn folders() -> MutexGuard<'static, Folders> {
+    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if folders.keeper.as_ref().is_some_and(|keeper| !keeper.is_own()) {
+        *folders = Folders { paths: Vec::new(), keeper: None };
+    }
+    folders
+}
+
+impl Folders {
+    fn make(&mut self) -> io::Result<PathBuf> {
+        let keeper = match &mut self.keeper {
+            Some(keeper) => keeper,
+            none => none.insert(Keeper::start()?),
+        };
+        let path = keeper.make()?;
+        self.paths.push(path.clone());
+        Ok(path)
+    }
+
+    /// Removes a folder, and ends the keeper with the last one.
+    fn remove(&mut self, folder: &Path) {
+        let Some(place) = self.paths.iter().position(|known| known == folder) else { return };
+        remove(folder);
+        self.paths.swap_remove(place);
+        self.keeper.iter_mut().for_each(|keeper| keeper.forget(folder));
+        if self.paths.is_empty() {
+            self.keeper = None;
+        }
+    }
 }
 
 /// A folder for the files of programs, which is removed with all that is in it.
 #[derive(Debug)]
-pub struct ProgramFolder(TempDir);
+pub struct ProgramFolder(PathBuf);
 
 impl ProgramFolder {
     /// An empty one.
@@ -27,21 +61,23 @@ impl ProgramFolder {
     /// # Errors
     /// When it cannot be made.
     pub fn new() -> io::Result<ProgramFolder> {
-        let mut known = folders();
-        let folder = tempfile::Builder::new().prefix("seawall-").tempdir()?;
-        known.push(folder.path().to_owned());
-        Ok(ProgramFolder(folder))
+        let mut folders = folders();
+        let made = folders.make();
+        if made.is_err() && folders.paths.is_empty() {
+            folders.keeper = None;
+        }
+        made.map(ProgramFolder)
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.0.path()
+        &self.0
     }
 }
 
 impl Drop for ProgramFolder {
     fn drop(&mut self) {
-        folders().retain(|known| known != self.path());
+        folders().remove(&self.0);
     }
 }
 
@@ -50,22 +86,9 @@ impl Drop for ProgramFolder {
 #[must_use]
 pub fn drop_folders() -> impl Drop {
     let mut folders = folders();
-    for folder in folders.drain(..) {
-        let _ = std::fs::remove_dir_all(folder);
+    for folder in std::mem::take(&mut folders.paths) {
+        remove(&folder);
     }
+    folders.keeper = None;
     folders
-}
-
-/// Who has asked for a process, and what is to be removed once he is gone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asker {
-    pub(crate) process: u32,
-    pub(crate) folders: Vec<PathBuf>,
-}
-
-impl Asker {
-    /// This process.
-    pub(crate) fn this() -> Asker {
-        Asker { process: std::process::id(), folders: folders().clone() }
-    }
 }

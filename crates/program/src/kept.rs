@@ -2,10 +2,8 @@
 //!
 //! The keeper (`process/keeper.rs`) is the process that is started. It starts the program, ends as
 //! the program ends, and before that kills all that the program has started. So it does when it is
-//! asked to, and when the process that has started it is gone, whose
-//! [folders](crate::ProgramFolder) it then removes, too.
+//! asked to, and when the process that has started it is gone.
 
-use crate::folder::Asker;
 use crate::limit::Limit;
 use crate::request::{Answer, Asked, Native, REQUEST, Task};
 use crate::spawn::{ProgramError, answered, ended};
@@ -30,7 +28,7 @@ impl Kept {
         task: Task,
         prepare: impl FnOnce(&mut Command),
     ) -> io::Result<Kept> {
-        let asked = Asked { by: Asker::this(), task };
+        let asked = Asked { by: std::process::id(), task };
         std::fs::write(folder.join(REQUEST), serde_json::to_string(&asked)?)?;
         let (program, words) = server.split_first().expect("a server has a program");
         let mut command = Command::new(program);

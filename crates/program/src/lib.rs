@@ -8,8 +8,9 @@
 //! What is in `process` is written for x86-64; on other processors [`serve`] says so and ends. All
 //! else, the side that asks, is the same everywhere.
 //!
-//! Each such process has a keeper (`kept.rs`), so that nothing of a program stays behind. What
-//! waits or copies looks at a [`Limit`].
+//! Each such process has a keeper (`kept.rs`), and so have the folders of the process that asks
+//! (`folder/keeper.rs`), so that nothing of a program stays behind. What waits or copies looks at a
+//! [`Limit`].
 //!
 //! It is not an emulator: the program's instructions run on the host's processor. And it is not a
 //! sandbox: the program may do what its user may do.
@@ -26,7 +27,7 @@ mod request;
 mod spawn;
 
 pub use explore::{ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
-pub use folder::{ProgramFolder, drop_folders};
+pub use folder::{ProgramFolder, drop_folders, keep_folders};
 pub use kept::{NativeRun, run_natively};
 pub use limit::Limit;
 #[cfg(not(target_arch = "x86_64"))]

@@ -85,7 +85,7 @@ pub fn serve(folder: &Path) -> ! {
         if !matches!(task, Task::Natively(_)) {
             always_at_the_same_addresses();
         }
-        keeper::keep(&by).map_err(|error| format!("gets no process of its own: {error}"))?;
+        keeper::keep(by).map_err(|error| format!("gets no process of its own: {error}"))?;
         match task {
             Task::Run(request) => run(&request).map(|ran| Answer::Ran(Box::new(ran))),
             Task::Explore(serving) => explore::serve(&serving).map(|()| Answer::Served),

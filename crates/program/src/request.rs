@@ -1,7 +1,6 @@
 //! What the process that runs a program is asked, and what it answers: files of JSON.
 
 use crate::explore::Serving;
-use crate::folder::Asker;
 use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_sim::{Counters, Cycle, RunTimeline, SiteTime, Stalls, TimelineWindow};
 use serde::{Deserialize, Serialize};
@@ -76,7 +75,8 @@ pub enum Judge {
 /// What a process is asked for, and by whom.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Asked {
-    pub(crate) by: Asker,
+    /// The number of the process that asks.
+    pub(crate) by: u32,
     pub(crate) task: Task,
 }
 

@@ -21,6 +21,9 @@ pub(crate) fn serve(words: Vec<String>) -> Result<(), Failure> {
         ["program-check", image, entry, pool] => {
             seawall_program::check(Path::new(image), entry, Path::new(pool))
         }
+        ["program-folders", asker] if let Ok(asker) = asker.parse() => {
+            seawall_program::keep_folders(asker)
+        }
         _ => Err(Failure::new(format!("no process of a program is '{}'", words.join(" ")))),
     }
 }

@@ -49,6 +49,17 @@ impl Begun {
         said
     }
 
+    /// Waits until nothing is left of a command that was killed. Those who clean up then do so beside
+    /// whoever has killed it.
+    fn is_gone(&self, what: &str) {
+        let nothing = (Vec::new(), Vec::new());
+        let last = Instant::now() + Duration::from_secs(120);
+        while self.left() != nothing {
+            assert!(Instant::now() < last, "{what}: has left {:?}", self.left());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// The processes of its programs, and the files that are there.
     fn left(&self) -> (Vec<u32>, Vec<PathBuf>) {
         let files = fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
@@ -114,13 +125,7 @@ fn a_signal_ends_a_command_and_leaves_neither_a_process_nor_a_file() {
             begun.signal(signal);
             let code = begun.child.wait().unwrap().code();
             if signal == "-KILL" {
-                // Those who clean up then do so beside whoever has sent the signal.
-                let nothing = (Vec::new(), Vec::new());
-                let last = Instant::now() + Duration::from_secs(120);
-                while begun.left() != nothing {
-                    assert!(Instant::now() < last, "{words:?} has left {:?}", begun.left());
-                    std::thread::sleep(Duration::from_millis(10));
-                }
+                begun.is_gone(&format!("{words:?}"));
                 continue;
             }
             assert_eq!(begun.left(), (Vec::new(), Vec::new()), "{signal}: {words:?}");
@@ -128,6 +133,40 @@ fn a_signal_ends_a_command_and_leaves_neither_a_process_nor_a_file() {
             assert_eq!(code, Some(2), "{signal}: {words:?}: {said}");
             assert!(said.contains("stop") || said.contains("interrupted"), "{words:?}: {said}");
         }
+    }
+}
+
+/// A command that runs programs one after the other, natively and on a machine, is killed where it
+/// is at that moment: before the first, in one, between two. `SEAWALL_KILLS` kills more often.
+#[test]
+fn a_kill_at_any_moment_leaves_neither_a_process_nor_a_file() {
+    if without_gcc("a_kill_at_any_moment_leaves_neither_a_process_nor_a_file") {
+        return;
+    }
+    let place = Place::new();
+    place.compile("leaves.c");
+    let commands: [&[&str]; 2] = [
+        &["compare", "--designs", "clwb,lb", "--program", "./leaves run {pool}"],
+        &["explore", "--program", "./leaves run {pool}", "--check", "./leaves check {pool}"],
+    ];
+    let whole = commands.map(|words| {
+        let started = Instant::now();
+        let mut begun = Begun::new(&place, words);
+        assert_eq!(begun.child.wait().unwrap().code(), Some(0), "{}", begun.said());
+        assert_eq!(begun.left(), (Vec::new(), Vec::new()), "{words:?}");
+        started.elapsed()
+    });
+    let kills = std::env::var("SEAWALL_KILLS").map_or(16, |text| text.parse().unwrap());
+    // Each moment is where those before have left the most room, nearly.
+    let moment = |kill: usize| (kill as f64 * 0.618_033_988_75).fract();
+    for kill in 0..kills {
+        let (words, whole) = (commands[kill % 2], whole[kill % 2]);
+        let delay = whole.mul_f64(moment(kill / 2));
+        let mut begun = Begun::new(&place, words);
+        std::thread::sleep(delay);
+        begun.child.kill().unwrap();
+        begun.child.wait().unwrap();
+        begun.is_gone(&format!("{words:?} killed after {delay:?}"));
     }
 }
 

@@ -3,28 +3,26 @@
 //! A program may leave processes behind, in groups and sessions of their own. They become children
 //! of the keeper, which is their subreaper, so that it finds and kills them all: when the program
 //! has ended, when the keeper is asked to end, and when the process is gone that has asked for the
-//! program. In that case it also removes the folders of that process.
+//! program.
 
-use crate::folder::Asker;
 use libc::{c_int, pid_t, sigset_t};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::path::Path;
 use std::time::Duration;
 
-/// Makes this process the keeper of a new one, in which this returns.
+/// Makes this process, which `asker` has started, the keeper of a new one, in which this returns.
 ///
 /// # Errors
 /// When the system has no process left.
-pub(crate) fn keep(asker: &Asker) -> io::Result<()> {
+pub(crate) fn keep(asker: u32) -> io::Result<()> {
     let (signals, before) = hold_signals();
     // SAFETY: these change this process alone, which has one thread.
     let (keeper, child) = unsafe {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-        if is_alone(asker) {
-            leave(asker, libc::SIGKILL);
+        if libc::getppid() != asker as pid_t {
+            end_as(libc::SIGKILL);
         }
         (libc::getpid(), libc::fork())
     };
@@ -42,7 +40,7 @@ pub(crate) fn keep(asker: &Asker) -> io::Result<()> {
             }
             Ok(())
         }
-        child => watch(child, asker, &signals),
+        child => watch(child, &signals),
     }
 }
 
@@ -63,7 +61,7 @@ fn hold_signals() -> (sigset_t, sigset_t) {
 }
 
 /// Waits until the program has ended, or must end.
-fn watch(program: pid_t, asker: &Asker, signals: &sigset_t) -> ! {
+fn watch(program: pid_t, signals: &sigset_t) -> ! {
     // SAFETY: closes what the program has, whose readers must see its end.
     unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
     let status = loop {
@@ -78,9 +76,6 @@ fn watch(program: pid_t, asker: &Asker, signals: &sigset_t) -> ! {
         }
     };
     kill_all(program);
-    if is_alone(asker) {
-        leave(asker, status);
-    }
     end_as(status)
 }
 
@@ -128,34 +123,6 @@ fn children() -> impl Iterator<Item = pid_t> {
         let parent = status.rsplit_once(") ")?.1.split(' ').nth(1)?;
         (parent == own).then_some(number)
     })
-}
-
-/// Whether the process is gone that has asked for the program.
-fn is_alone(asker: &Asker) -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::getppid() != asker.process as pid_t }
-}
-
-/// Removes what the process has left that is gone, and ends.
-fn leave(asker: &Asker, status: c_int) -> ! {
-    for folder in &asker.folders {
-        remove(folder);
-    }
-    end_as(status)
-}
-
-/// Removes a folder, in which other keepers may still remove files.
-fn remove(folder: &Path) {
-    const TIMES: usize = 1000;
-    for _ in 0..TIMES {
-        match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            _ if folder.exists() => {}
-            _ => return,
-        }
-    }
 }
 
 /// Ends this process as the program has ended.
