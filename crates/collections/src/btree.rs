@@ -199,7 +199,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
         is_data: bool,
         load: impl Fn(Addr) -> u64,
     ) -> Result<(), BTreeError> {
-        if !is_data {
+        if !is_data || !anchor.bits().is_multiple_of(8) {
             return Err(AccessError::NoData { at: anchor, bytes: Self::ANCHOR_BYTES }.into());
         }
         Ok(Self::check_word(load(anchor.plus(8)))?)
@@ -371,6 +371,7 @@ impl<const SLOTS: usize, const KEYS: usize> Tree<SLOTS, KEYS> {
     pub fn free_in<M: Memory>(self, tx: &mut Tx<'_, '_, M>) -> Result<(), BTreeError> {
         let mut nodes = vec![descend::parse(tx.load(self.anchor))];
         while let Some((at, level)) = nodes.pop() {
+            self.admit(&Writer(tx), at, level)?;
             if level > 0 {
                 let (_, children) = node::Inner::<KEYS>(at).content(&Within(tx));
                 nodes.extend(children.into_iter().map(|child| (child, level - 1)));

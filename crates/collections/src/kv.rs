@@ -106,12 +106,6 @@ fn has_key<R: Reads>(from: &R, record: Addr, lengths: Lengths, key: &[u8]) -> bo
         && words.all(|(word, at)| from.word(record.plus(at)) == u64::from_le_bytes(*word))
 }
 
-/// The word of an entry that leads to no record.
-#[cold]
-fn wild(word: u64) -> Wild {
-    Wild { what: "an entry of a map", to: word }
-}
-
 /// The bytes of a record, in `short` if they fit.
 fn record<'a>(
     (key, value): (&[u8], &[u8]),
@@ -167,8 +161,8 @@ impl KvMap {
     }
 
     /// The map that was created with that `link`. Takes no time worth speaking of, after a crash
-    /// too. Only the root is looked at. What leads out of the heap is an error of the operation that
-    /// meets it ([`MapError::Damage`]); [`check`](KvMap::check) finds damage of any kind.
+    /// too. Only the root is looked at. What leads out of the heap is [`MapError::Damage`] to the
+    /// operation that meets it; [`check`](KvMap::check) finds damage of any kind.
     ///
     /// # Errors
     /// [`MapError::NoMap`] when something else is there.
@@ -211,20 +205,14 @@ impl KvMap {
         mut take: impl FnMut(Addr, usize),
     ) -> Result<bool, Wild> {
         let found = self.table.read(memory, self.hash(key), |word, is_still| {
-            let record = Addr::from_bits(word);
             if !is_still() {
                 return Some(Ok(()));
             }
-            if !self.table.has(memory, record, 8) {
-                return Some(Err(wild(word)));
-            }
-            let lengths = Lengths::of(memory.load(record));
-            if !is_still() {
-                return Some(Ok(()));
-            }
-            if !self.table.has(memory, record, lengths.bytes() as u64) {
-                return Some(Err(wild(word)));
-            }
+            let (record, lengths) = (Addr::from_bits(word), self.lengths(memory, word));
+            let lengths = match lengths {
+                Ok(lengths) if is_still() => lengths,
+                lengths => return Some(lengths.map(drop)),
+            };
             if !has_key(memory, record, lengths, key) {
                 return None;
             }
@@ -238,15 +226,12 @@ impl KvMap {
     /// whole.
     #[inline]
     fn lengths<R: Reads>(&self, from: &R, word: u64) -> Result<Lengths, Wild> {
-        let record = Addr::from_bits(word);
+        let (record, wild) = (Addr::from_bits(word), Wild { what: "an entry of a map", to: word });
         if !self.table.has(from, record, 8) {
-            return Err(wild(word));
+            return Err(wild);
         }
         let lengths = Lengths::of(from.word(record));
-        if !self.table.has(from, record, lengths.bytes() as u64) {
-            return Err(wild(word));
-        }
-        Ok(lengths)
+        if self.table.has(from, record, lengths.bytes() as u64) { Ok(lengths) } else { Err(wild) }
     }
 
     /// True if the word of an entry leads to a record of that key.

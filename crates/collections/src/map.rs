@@ -77,8 +77,8 @@ impl Map {
     }
 
     /// The map that was created with that `link`. Takes no time worth speaking of, after a crash
-    /// too. Only the root is looked at. What leads out of the heap is an error of the operation that
-    /// meets it ([`MapError::Damage`]); [`check`](Map::check) finds damage of any kind.
+    /// too. Only the root is looked at. What leads out of the heap is [`MapError::Damage`] to the
+    /// operation that meets it; [`check`](Map::check) finds damage of any kind.
     ///
     /// # Errors
     /// [`MapError::NoMap`] when something else is there.

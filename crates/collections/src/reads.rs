@@ -2,7 +2,7 @@
 //! which sees its own stores as well.
 
 use seawall_memory::{Addr, Memory, MemoryExt};
-use seawall_runtime::{Extent, Tx};
+use seawall_runtime::{HeapExtent, Tx};
 
 pub(crate) trait Reads {
     /// The aligned word at `at`.
@@ -12,7 +12,7 @@ pub(crate) trait Reads {
     fn line(&self, at: Addr) -> [u64; 8];
 
     /// Whether these bytes are in the extent, so that they can be read.
-    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool;
+    fn has(&self, extent: &HeapExtent, at: Addr, bytes: u64) -> bool;
 }
 
 impl<M: Memory> Reads for M {
@@ -29,7 +29,7 @@ impl<M: Memory> Reads for M {
     }
 
     #[inline]
-    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool {
+    fn has(&self, extent: &HeapExtent, at: Addr, bytes: u64) -> bool {
         extent.holds(self, at, bytes)
     }
 }
@@ -51,7 +51,7 @@ impl<M: Memory> Reads for Within<'_, '_, '_, M> {
     }
 
     #[inline]
-    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool {
+    fn has(&self, extent: &HeapExtent, at: Addr, bytes: u64) -> bool {
         extent.holds(self.0.memory(), at, bytes)
     }
 }

@@ -37,7 +37,7 @@ use crate::damage::Wild;
 use crate::reads::{Reads, Within};
 use flaw::{MapFlaw, Planted};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Extent, Heap, Session, Stripe, Stripes, Tx, TxError};
+use seawall_runtime::{Heap, HeapExtent, Session, Stripe, Stripes, Tx, TxError};
 use segment::{SEGMENT_LINES_MAX, SEGMENT_LINES_MIN, Segment};
 pub(crate) use segment::{mix, unmix};
 pub use walk::MapSize;
@@ -144,7 +144,7 @@ pub(crate) struct Table {
     pub(crate) seed: [u64; 2],
     stripes: Stripes,
     /// Where segments and records can be.
-    extent: Extent,
+    extent: HeapExtent,
     /// Stripe of the directory.
     guard: Stripe,
     /// Other threads may work at the same time.
@@ -251,7 +251,7 @@ impl Table {
         kind: Kind,
         load: impl Fn(Addr) -> u64,
         root: Option<Addr>,
-        place: impl Fn() -> (&'h Heap, Extent),
+        place: impl Fn() -> (&'h Heap, HeapExtent),
     ) -> Option<Table> {
         let root = root.filter(|root| load(link) == root.bits())?;
         if load(root.plus(KIND)) != kind.word {
@@ -269,7 +269,7 @@ impl Table {
         kind: Kind,
         load: impl Fn(Addr) -> u64,
         is_data: impl Fn(Addr, u64) -> bool,
-        place: impl Fn() -> (&'h Heap, Extent),
+        place: impl Fn() -> (&'h Heap, HeapExtent),
     ) -> Result<Table, MapError> {
         let none = MapError::NoMap { kind: kind.name, link };
         let is_data = |at: Addr, bytes| {
@@ -297,7 +297,7 @@ impl Table {
     }
 
     #[inline]
-    fn at(root: Addr, lines: u64, seed: [u64; 2], (heap, extent): (&Heap, Extent)) -> Table {
+    fn at(root: Addr, lines: u64, seed: [u64; 2], (heap, extent): (&Heap, HeapExtent)) -> Table {
         let stripes = heap.stripes();
         let (guard, shared) = (stripes.inner(root), heap.threads() > 1);
         Table { root, lines, seed, stripes, extent, guard, shared, flaw: Planted::default() }

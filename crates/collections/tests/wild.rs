@@ -3,9 +3,13 @@
 
 use crate::subject::{Subject, TINY, heap_options, key_bytes, made};
 use proptest::prelude::*;
+use seawall_collections::fields::{
+    self, BTree, Boxed, BoxedField, MapField, Text, TextField, Vector, VectorField,
+};
 use seawall_collections::{KvMap, Map, MapError};
 use seawall_memory::{Addr, Image, MemoryExt};
-use seawall_runtime::{Heap, Session};
+use seawall_runtime::typed::{self, Persist};
+use seawall_runtime::{Heap, HeapError, HeapOptions, Session};
 
 /// The map, whose operations on numbers both kinds have.
 trait Damaged: Subject {
@@ -139,4 +143,88 @@ fn wild_lengths_and_addresses_are_damage_to_each_operation_that_meets_them() {
         assert_eq!(map.len(image), Ok(1), "no record was looked at");
         assert!(map.check(image, &heap).is_err());
     }
+}
+
+#[derive(Clone, Copy, Persist)]
+struct Fields {
+    text: Text,
+    list: Vector<u64>,
+    boxed: Boxed<[u8]>,
+    ordered: BTree<str, u64>,
+    texts: BTree<u64, str>,
+    entries: fields::Map<str, str>,
+}
+
+/// Uses each field in each way after a change, and gives how many calls failed.
+fn fields_used(image: &Image, bytes: u64, change: &dyn Fn(&Image)) -> usize {
+    let used = typed::open::<Fields, _, HeapError>(image, "fields", bytes, |pool| {
+        let (mut session, root) = (pool.join(image), pool.root());
+        let session = &mut session;
+        change(image);
+        let mut all = vec![
+            root.at(Fields::TEXT).get(session).is_ok(),
+            root.at(Fields::LIST).len(session).is_ok()
+                && root.at(Fields::LIST).to_vec(session).is_ok(),
+            root.at(Fields::BOXED).get(session).is_ok(),
+            root.at(Fields::ORDERED).get(session, "a key of several slices").is_ok()
+                && root.at(Fields::ORDERED).len(session).is_ok(),
+            root.at(Fields::TEXTS).get(session, &3).is_ok()
+                && root.at(Fields::TEXTS).iter(session).is_ok(),
+            root.at(Fields::ENTRIES).get(session, "3").is_ok()
+                && root.at(Fields::ENTRIES).iter(session).is_ok(),
+        ];
+        all.push(session.transaction(|tx| root.at(Fields::TEXT).set(tx, "another")).is_ok());
+        all.push(session.transaction(|tx| root.at(Fields::LIST).push(tx, 7)).is_ok());
+        all.push(session.transaction(|tx| root.at(Fields::BOXED).take(tx)).is_ok());
+        all.push(session.transaction(|tx| root.at(Fields::TEXTS).insert(tx, &3, "b")).is_ok());
+        all.push(session.transaction(|tx| root.at(Fields::ENTRIES).remove(tx, "3")).is_ok());
+        all.push(session.transaction(|tx| root.at(Fields::LIST).clear(tx)).is_ok());
+        all.push(session.transaction(|tx| root.at(Fields::ORDERED).clear(tx)).is_ok());
+        all.push(session.transaction(|tx| root.at(Fields::TEXTS).clear(tx)).is_ok());
+        all.push(session.transaction(|tx| root.at(Fields::ENTRIES).clear(tx)).is_ok());
+        Ok(all.into_iter().filter(|is_ok| !is_ok).count())
+    });
+    used.expect("its root is not looked at")
+}
+
+#[test]
+fn a_field_whose_address_is_wild_fails_each_call_that_follows_it_and_no_call_panics() {
+    let options = HeapOptions { threads: 1, ..typed::options::<Fields>() };
+    let image = Image::new(options.pm_bytes(), options.dram_bytes() + fields::DRAM_BYTES);
+    let places = typed::create::<Fields, _, HeapError>(&image, "fields", 1, &options, |pool| {
+        let (mut session, root) = (pool.join(&image), pool.root());
+        session.transaction(|tx| {
+            root.at(Fields::TEXT).set(tx, "a text")?;
+            root.at(Fields::LIST).push(tx, 1)?;
+            root.at(Fields::BOXED).set(tx, b"bytes")?;
+            root.at(Fields::ORDERED).insert(tx, "a key of several slices", &1)?;
+            root.at(Fields::TEXTS).insert(tx, &3, "three")?;
+            root.at(Fields::ENTRIES).insert(tx, "3", "three").map(drop)
+        })?;
+        let list = root.at(Fields::LIST).addr();
+        let trees = [root.at(Fields::ORDERED).addr(), root.at(Fields::TEXTS).addr()];
+        let others = [root.at(Fields::TEXT).addr(), root.at(Fields::BOXED).addr()];
+        Ok((list, [trees, others].concat(), root.at(Fields::ENTRIES).addr()))
+    });
+    let ((list, mut places, entries), pm) = (places.expect("room"), image.into_pm());
+    places.extend([list, entries]);
+    let bytes = pm.len() as u64;
+    let opened = |change: &dyn Fn(&Image)| {
+        let image = Image::from_pm(pm.clone(), options.dram_bytes() + fields::DRAM_BYTES);
+        fields_used(&image, bytes, change)
+    };
+    assert_eq!(opened(&|_| ()), 0);
+    for at in places {
+        for wild in [1, bytes - 4, bytes, bytes + 8, u64::MAX, u64::MAX - 7, 1 << 63] {
+            assert!(opened(&|image| image.store(at, wild)) > 0, "{wild:#x} at {at}");
+        }
+        // In the heap, and aligned to nothing; that matters not to the elements of a list.
+        let odd = |image: &Image| image.store(at, image.load::<u64>(at) + 3);
+        assert!(at == list || opened(&odd) > 0, "odd at {at}");
+    }
+    let no_list = |image: &Image| {
+        image.store(list, bytes + 64);
+        image.store(list.plus(8), 0u64);
+    };
+    assert!(opened(&no_list) > 0, "a list of nothing that is nowhere");
 }

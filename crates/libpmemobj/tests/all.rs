@@ -1,6 +1,7 @@
 //! Programs in C, compiled against Debian's `libpmemobj.h`, run on Debian's library and on ours:
 //! they must print the same, and find the same after a kill.
 
+mod crowd;
 mod disk;
 mod fork;
 mod hostile;

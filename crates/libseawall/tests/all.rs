@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod crowd;
 mod errors;
 mod fork;
 mod install;

@@ -74,6 +74,16 @@ fn map_of(key: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
+/// An entry of a map, by its key there. In a damaged pool a key may be found that lacks the map.
+fn without_name((key, value): Entry, head: usize) -> Result<Entry, Failure> {
+    match key.get(head..) {
+        Some(key) => Ok((key.into(), value)),
+        None => Err(Failure::new(
+            "the pool is damaged: a key lacks the name of its map; restore the file from a copy",
+        )),
+    }
+}
+
 fn check_key(map: &str, key: &[u8]) -> Result<(), Failure> {
     if map.len() + key.len() <= KEY_BYTES_MAX {
         return Ok(());
@@ -116,7 +126,7 @@ impl Seen<'_> {
         })?;
         let mut changed = self.changes.0.range(range).peekable();
         if changed.peek().is_none() {
-            return Ok(found.into_iter().map(|(key, value)| (key[head..].into(), value)).collect());
+            return found.into_iter().map(|entry| without_name(entry, head)).collect();
         }
         let mut items: BTreeMap<Vec<u8>, Vec<u8>> = found.into_iter().collect();
         for (key, value) in changed {
@@ -125,7 +135,7 @@ impl Seen<'_> {
                 None => items.remove(key),
             };
         }
-        Ok(items.into_iter().map(|(key, value)| (key[head..].into(), value)).collect())
+        items.into_iter().map(|entry| without_name(entry, head)).collect()
     }
 
     /// How many entries a map has.
@@ -134,7 +144,7 @@ impl Seen<'_> {
         let mut count = count.unwrap_or(0);
         for (key, value) in self.changes.0.range(range_of(map)) {
             let (is, was) = (value.is_some(), self.committed(key)?.is_some());
-            count = (count + u64::from(is)).saturating_sub(u64::from(was));
+            count = count.saturating_add(u64::from(is)).saturating_sub(u64::from(was));
         }
         Ok(count)
     }
@@ -296,7 +306,7 @@ impl Changes {
                 let map = map_of(key);
                 let before = counts.get(tx, &map)?.unwrap_or(0);
                 match value {
-                    Some(_) => counts.insert(tx, &map, &(before + 1))?,
+                    Some(_) => counts.insert(tx, &map, &before.saturating_add(1))?,
                     None if before > 1 => counts.insert(tx, &map, &(before - 1))?,
                     None => counts.remove(tx, &map)?,
                 };

@@ -98,7 +98,7 @@ pub use alloc::size_class::{BLOCK_BYTES_MAX, CHUNK_BYTES, block_bytes};
 pub use arena::Arena;
 #[cfg(feature = "flaws")]
 pub use flaws::HeapFlaw;
-pub use heap::extent::Extent;
+pub use heap::extent::HeapExtent;
 pub use heap::session::Session;
 pub use heap::walk::{HeapStats, Object};
 pub use heap::{AccessError, Heap, HeapError, HeapInfo, HeapOptions, Recovered, TxError};

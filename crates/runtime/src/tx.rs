@@ -102,7 +102,7 @@ impl<M: Memory> Tx<'_, '_, M> {
 
     /// As [`Session::extent`].
     #[doc(hidden)]
-    pub fn extent(&self) -> crate::Extent {
+    pub fn extent(&self) -> crate::HeapExtent {
         self.session.extent()
     }
 

@@ -49,7 +49,7 @@ impl Begun {
         said
     }
 
-    /// Waits until nothing is left of a command that was killed. Those who clean up then do so beside
+    /// Waits until nothing is left of a command that was killed. Those who clean up do so beside
     /// whoever has killed it.
     fn is_gone(&self, what: &str) {
         let nothing = (Vec::new(), Vec::new());

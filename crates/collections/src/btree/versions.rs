@@ -11,7 +11,7 @@
 use super::{BTreeFlaw, Tree};
 use crate::reads::{Reads, Within};
 use seawall_memory::{Addr, LINE_BYTES, Memory};
-use seawall_runtime::{Extent, Session, Stripe, Tx, TxError};
+use seawall_runtime::{HeapExtent, Session, Stripe, Tx, TxError};
 
 /// The version words of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl<M: Memory> Reads for Reader<'_, '_, M> {
         self.0.memory().line(at)
     }
 
-    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool {
+    fn has(&self, extent: &HeapExtent, at: Addr, bytes: u64) -> bool {
         extent.holds(self.0.memory(), at, bytes)
     }
 }
@@ -113,7 +113,7 @@ impl<M: Memory> Reads for Writer<'_, '_, '_, M> {
         Within(self.0).line(at)
     }
 
-    fn has(&self, extent: &Extent, at: Addr, bytes: u64) -> bool {
+    fn has(&self, extent: &HeapExtent, at: Addr, bytes: u64) -> bool {
         extent.holds(self.0.memory(), at, bytes)
     }
 }

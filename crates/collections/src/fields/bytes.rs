@@ -7,7 +7,7 @@ use seawall_runtime::typed::{Persist, Ptr, Tx as TypedTx};
 use seawall_runtime::{AccessError, Session, Tx, TxError};
 
 fn damaged(at: Addr) -> AccessError {
-    AccessError::Damaged { what: format!("the bytes at {at} are longer than the pool") }
+    AccessError::Damaged { what: format!("the bytes at {at} are none, or longer than the pool") }
 }
 
 pub(super) fn put<M: Memory>(tx: &mut Tx<'_, '_, M>, bytes: &[u8]) -> Result<Addr, TxError> {
@@ -54,7 +54,7 @@ fn length(
     is_data: impl Fn(u64) -> bool,
     first_word: impl Fn() -> u64,
 ) -> Result<u64, AccessError> {
-    if !is_data(8) {
+    if !at.bits().is_multiple_of(8) || !is_data(8) {
         return Err(damaged(at));
     }
     let length = first_word();

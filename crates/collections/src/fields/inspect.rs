@@ -35,7 +35,7 @@ pub fn inspect<M: Memory>(session: &mut Session<'_, M>) -> Result<Inspected, Acc
     let types: HashMap<u8, Option<Type>> = types.collect();
     let mut live = Live::of(memory, &heap)?;
     let objects: Vec<_> = live.all().collect();
-    let mut look = Look { session, live: &mut live };
+    let mut look = Look { session, live: &mut live, types: &types };
     let is_root = |ty: &&Type| (ty.shape, ty.bytes) == (heap.root_shape(), heap.root_bytes());
     let root = types.values().flatten().find(is_root);
     if let Some(root) = root {
@@ -63,6 +63,7 @@ fn damaged(what: String) -> AccessError {
 struct Look<'a, 'm, M: Memory> {
     session: &'a mut Session<'m, M>,
     live: &'a mut Live,
+    types: &'a HashMap<u8, Option<Type>>,
 }
 
 impl<M: Memory> Look<'_, '_, M> {
@@ -78,7 +79,13 @@ impl<M: Memory> Look<'_, '_, M> {
                 (0..*count).try_for_each(|number| self.parts(at.plus(number * bytes), parts))
             }
             _ if first == 0 => Ok(()),
-            Part::Pointer => self.pointer(at, first),
+            Part::Pointer { target, bytes, align } => {
+                let mut named = self.types.values().flatten().filter(|ty| ty.name == *target);
+                match (named.next(), named.next()) {
+                    (Some(ty), None) => self.pointer((at, first), ty.bytes.max(1), ty.align),
+                    _ => self.pointer((at, first), *bytes, *align),
+                }
+            }
             Part::Bytes => self.bytes(first, || format!("the field at {at}")),
             Part::Vector(bytes) => {
                 let [length, room]: [u64; 2] = [8, 16].map(|word| memory.load(at.plus(word)));
@@ -98,11 +105,18 @@ impl<M: Memory> Look<'_, '_, M> {
         }
     }
 
-    fn pointer(&mut self, at: Addr, to: u64) -> Result<(), AccessError> {
+    /// Looks at the pointer at `at`, which leads `to` so many bytes.
+    fn pointer(
+        &mut self,
+        (at, to): (Addr, u64),
+        bytes: u64,
+        align: u64,
+    ) -> Result<(), AccessError> {
         let heap = self.session.heap();
         let to = heap.place_of(self.session.memory(), Addr::from_bits(to));
         let root = heap.root()..heap.root().plus(heap.root_bytes());
-        if root.contains(&to) || self.live.holds(to, 1) {
+        let is_inside = root.contains(&to) && bytes <= root.end.bits() - to.bits();
+        if to.bits().is_multiple_of(align) && (is_inside || self.live.holds(to, bytes)) {
             return Ok(());
         }
         Err(damaged(format!("the pointer at {at} leads to {to}, where no object is")))

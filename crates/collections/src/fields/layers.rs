@@ -117,7 +117,7 @@ impl<M: Memory> Reads for Tx<'_, '_, M> {
     type Error = TxError;
 
     fn tree(&mut self, at: Addr) -> Result<Option<Tree>, TxError> {
-        if !self.is_data(at, LINK_BYTES) {
+        if !at.bits().is_multiple_of(8) || !self.is_data(at, LINK_BYTES) {
             return Err(AccessError::NoData { at, bytes: LINK_BYTES }.into());
         }
         if self.load::<u64>(at) == 0 {
@@ -162,7 +162,7 @@ impl<M: Memory> Reads for Session<'_, M> {
     type Error = AccessError;
 
     fn tree(&mut self, at: Addr) -> Result<Option<Tree>, AccessError> {
-        if !self.is_data(at, LINK_BYTES) {
+        if !at.bits().is_multiple_of(8) || !self.is_data(at, LINK_BYTES) {
             return Err(AccessError::NoData { at, bytes: LINK_BYTES });
         }
         if self.load::<u64>(at) == 0 {

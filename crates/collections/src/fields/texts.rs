@@ -16,7 +16,12 @@ const SIZE_LIMIT: u64 = 1 << 24;
 /// What is at a place in a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    Pointer,
+    /// To a type of this name, of which so much is known without the pool's types.
+    Pointer {
+        target: u64,
+        bytes: u64,
+        align: u64,
+    },
     /// The address of bytes with their length, or zero.
     Bytes,
     /// A vector of elements of so many bytes.
@@ -34,10 +39,10 @@ pub(super) enum Part {
 /// What a text says of a type.
 #[derive(Clone, Debug)]
 pub(super) struct Type {
-    name: u64,
+    pub(super) name: u64,
     pub(super) shape: u64,
     pub(super) bytes: u64,
-    align: u64,
+    pub(super) align: u64,
     /// By their offsets.
     pub(super) parts: Rc<[(u64, Part)]>,
     kind: Kind,
@@ -114,7 +119,9 @@ fn described(info: &TypeInfo) -> Option<Type> {
     let numbers: Vec<u64> = [info.bytes].into_iter().chain(offsets.iter().copied()).collect();
     let shape = derived::name(&info.name, &[derived::name("described", &numbers)]);
     let is_inside = |offset: &u64| offset.checked_add(8).is_some_and(|end| end <= info.bytes);
-    let parts = offsets.iter().filter(|at| is_inside(at)).map(|at| (*at, Part::Pointer)).collect();
+    let pointer = Part::Pointer { target: 0, bytes: 1, align: 1 };
+    let inside = offsets.iter().filter(|at| is_inside(at));
+    let parts = inside.map(|at| (*at, pointer.clone())).collect();
     Some(Type { shape, parts, ..Type::new(0, info.bytes, 8, None) })
 }
 
@@ -202,7 +209,6 @@ impl<'t> Reader<'t, '_> {
             _ => 0,
         };
         let name = derived::name(word, &[]);
-        let pointer = |name, target| Type { target, ..Type::new(name, 8, 8, Some(Part::Pointer)) };
         let value = |bytes, part| Some(Type::new(name, bytes, bytes, part));
         let field = |bytes, part| {
             let names: Vec<u64> = types.iter().map(|ty| ty.name).collect();
@@ -218,9 +224,15 @@ impl<'t> Reader<'t, '_> {
             ("Bytes", [], [bytes]) if *bytes < SIZE_LIMIT => {
                 Some(Type::new(derived::name("Bytes", numbers), *bytes, 1, None))
             }
-            ("Ptr", [to], []) => Some(pointer(derived::name("Ptr", &[to.name]), to.name)),
+            ("Ptr", [to], []) => {
+                let (target, bytes, align) = (to.name, to.bytes.max(1), to.align);
+                let part = Part::Pointer { target, bytes, align };
+                let name = derived::name("Ptr", &[target]);
+                Some(Type { target, ..Type::new(name, 8, 8, Some(part)) })
+            }
             ("Option", [ptr], []) if ptr.target != 0 => {
-                Some(pointer(derived::name("Option<Ptr>", &[ptr.target]), 0))
+                let part = ptr.parts.first().map(|(_, part)| part.clone());
+                Some(Type::new(derived::name("Option<Ptr>", &[ptr.target]), 8, 8, part))
             }
             ("Text", [], []) | ("Boxed", [_], []) => field(8, Part::Bytes),
             ("Vector", [of], []) if of.is_known() => field(24, Part::Vector(of.bytes)),

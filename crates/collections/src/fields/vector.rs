@@ -150,7 +150,8 @@ fn checked(
     is_data: impl Fn(Addr, u64) -> bool,
 ) -> Result<Parts, AccessError> {
     let elements = Addr::from_bits(elements);
-    if length == 0 || is_data(elements, length.saturating_mul(size).max(1)) {
+    let has_none = length == 0 && elements.is_null();
+    if has_none || is_data(elements, length.saturating_mul(size).max(1)) {
         return Ok(Parts { elements, length });
     }
     Err(AccessError::Damaged { what: format!("{length} elements at {elements} are none") })
@@ -216,10 +217,10 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
         let mut parts = inside(tx, at, size)?;
         let room: u64 = tx.load(at.plus(ROOM));
         if parts.length >= room {
-            let room = (2 * parts.length).max(FIRST);
+            let room = parts.length.saturating_mul(2).max(FIRST);
             let mut bytes = vec![0; (parts.length * size) as usize];
             tx.read(parts.elements, &mut bytes);
-            let new = tx.alloc((room * size).max(8))?;
+            let new = tx.alloc(room.saturating_mul(size).max(8))?;
             if !bytes.is_empty() {
                 tx.fill(new, &bytes)?;
                 tx.free(parts.elements)?;
@@ -231,7 +232,7 @@ impl<'p, T: Item<Owned = T> + for<'q> Persist<'q>> VectorField<'p, T> for Ptr<'p
             tx.store(at.plus(ROOM), room)?;
         }
         value.with_bytes(|bytes| tx.write(parts.elements.plus(parts.length * size), bytes))?;
-        tx.store(at.plus(LENGTH), parts.length + 1)
+        tx.store(at.plus(LENGTH), parts.length.saturating_add(1))
     }
 
     fn pop<M: Memory>(self, tx: &mut Tx<'p, '_, '_, M>) -> Result<Option<T>, TxError> {

@@ -56,6 +56,7 @@ proptest! {
             let _ = tree.update(&mut session, key + 3, |value| value + 1);
             let _ = tree.remove(&mut session, key + 1);
         }
+        let _ = session.transaction(|tx| tree.free_in(tx));
     }
 }
 

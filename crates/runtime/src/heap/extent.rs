@@ -9,7 +9,7 @@ use seawall_memory::{Addr, Memory};
 
 /// The chunks of a heap: a few numbers, the same for all threads.
 #[derive(Clone, Copy, Debug, Eq)]
-pub struct Extent {
+pub struct HeapExtent {
     low: u64,
     /// An end that the chunks have reached.
     known: u64,
@@ -19,16 +19,16 @@ pub struct Extent {
 }
 
 /// Of the same heap: what was known of its end makes no difference.
-impl PartialEq for Extent {
-    fn eq(&self, other: &Extent) -> bool {
+impl PartialEq for HeapExtent {
+    fn eq(&self, other: &HeapExtent) -> bool {
         (self.low, self.chunks, self.chunks_max) == (other.low, other.chunks, other.chunks_max)
     }
 }
 
-impl Extent {
-    pub(crate) fn new(heap: &Heap, known: u64) -> Extent {
+impl HeapExtent {
+    pub(crate) fn new(heap: &Heap, known: u64) -> HeapExtent {
         let (layout, chunks_max) = (&heap.layout, heap.layout.numbers.chunks_max);
-        Extent { low: layout.data.bits(), known, chunks: layout.chunks, chunks_max }
+        HeapExtent { low: layout.data.bits(), known, chunks: layout.chunks, chunks_max }
     }
 
     /// Whether the chunks have these bytes. What they had once they always have.

@@ -1,7 +1,7 @@
 //! A session: the handle of one thread on a heap, and its state in DRAM.
 
 use super::Heap;
-use super::extent::Extent;
+use super::extent::HeapExtent;
 use super::layout::Layout;
 use crate::alloc::block::Blocks;
 use crate::alloc::chunk::Chunk;
@@ -255,8 +255,8 @@ impl<'m, M: Memory> Session<'m, M> {
 
     /// Where the objects of the heap can be, by what the session has read of it so far.
     #[doc(hidden)]
-    pub fn extent(&self) -> Extent {
-        Extent::new(&self.heap, self.data_end.get())
+    pub fn extent(&self) -> HeapExtent {
+        HeapExtent::new(&self.heap, self.data_end.get())
     }
 
     /// Reads the number of chunks.
