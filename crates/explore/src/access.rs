@@ -29,10 +29,11 @@ pub(crate) struct Access {
     pub(crate) behind: (u32, u32),
 }
 
-/// A non-temporal store that another thread met, and that could have stayed in its buffer longer.
+/// A non-temporal store that another thread met, and that could have stayed in its buffer longer; or
+/// a write of several words that another thread met when it had only begun.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Met {
-    /// The call of the store, and the one that met it.
+    /// The call of the store, or the first of the write, and the one that met it.
     pub(crate) store: u64,
     pub(crate) call: u64,
 }

@@ -1,27 +1,39 @@
 //! Non-temporal stores that have not been ordered yet: the write-combining buffers of a run.
 //!
 //! A non-temporal store may leave its thread's buffer for memory at any moment up to the next fence
-//! or locked operation of the thread, and leaves before the thread itself loads or stores to the
-//! line again (Raad, Maranget, Vafeiadis, "Extending Intel-x86 Consistency and Persistency",
-//! POPL'22). In a run it leaves at once, unless it was chosen to stay until another thread has
-//! looked for it.
+//! or successful locked operation of the thread, and leaves before the thread itself stores to the
+//! line past no buffer; of two to one word the older one leaves first (Raad, Maranget, Vafeiadis,
+//! "Extending Intel-x86 Consistency and Persistency", POPL'22). A load of the thread gets what is
+//! in the buffer, and makes nothing leave: "the protocol for evicting the WC buffers is
+//! implementation dependent and should not be relied on by software" (Intel's manual, volume 3, at
+//! the memory type WC). In a run a store leaves at once, unless it was chosen to stay until another
+//! thread has looked for it.
 
 use crate::site::Site;
-use seawall_memory::{Addr, Line, Width};
+use crate::wide::Part;
+use seawall_memory::{Addr, Line};
 
 /// A non-temporal store.
 #[derive(Clone, Copy)]
 pub(crate) struct Combined {
     pub(crate) thread: usize,
     pub(crate) operation: u32,
+    /// The aligned word, the bits that it stores, and their values.
     pub(crate) at: Addr,
-    pub(crate) width: Width,
+    pub(crate) mask: u64,
     pub(crate) value: u64,
+    pub(crate) part: Part,
     pub(crate) caller: Site,
     /// The call that made it.
     call: u64,
     /// Whether it is in memory.
     has_left: bool,
+}
+
+impl Combined {
+    fn word(&self) -> u64 {
+        self.at.bits() / 8
+    }
 }
 
 /// The buffers of all threads.
@@ -36,12 +48,45 @@ impl Combining {
         Combining { stores: Vec::new(), late }
     }
 
-    /// The thread makes a store; returns whether it leaves at once.
-    pub(crate) fn store(&mut self, call: u64, store: CombinedStore) -> bool {
-        let CombinedStore { thread, operation, at, width, value, caller } = store;
-        let has_left = self.leaves_after(call).is_none();
-        self.stores.push(Combined { thread, operation, at, width, value, caller, call, has_left });
-        has_left
+    /// The thread makes a store; returns what leaves at once.
+    pub(crate) fn store(&mut self, call: u64, store: CombinedStore) -> Vec<Combined> {
+        let CombinedStore { thread, operation, at, mask, value, part, caller } = store;
+        let has_left = false;
+        let store = Combined { thread, operation, at, mask, value, part, caller, call, has_left };
+        self.stores.push(store);
+        if self.leaves_after(call).is_some() {
+            return Vec::new();
+        }
+        self.leave(&[self.stores.len() - 1])
+    }
+
+    /// These stores leave, each behind what its thread has stored to the word before.
+    fn leave(&mut self, which: &[usize]) -> Vec<Combined> {
+        let Some(&last) = which.last() else { return Vec::new() };
+        let mut left = Vec::new();
+        for at in 0..=last {
+            let one = &self.stores[at];
+            let leaves = which.iter().any(|&leaving| {
+                let other = &self.stores[leaving];
+                at <= leaving && one.thread == other.thread && one.word() == other.word()
+            });
+            if leaves && !one.has_left {
+                self.stores[at].has_left = true;
+                left.push(self.stores[at]);
+            }
+        }
+        left
+    }
+
+    /// The bits of the word that the thread's buffer has, and their values.
+    pub(crate) fn buffered(&self, thread: usize, at: Addr) -> (u64, u64) {
+        let own = |store: &&Combined| {
+            store.thread == thread && !store.has_left && store.word() == at.bits() / 8
+        };
+        let add = |(bits, values), store: &Combined| {
+            (bits | store.mask, values & !store.mask | store.value)
+        };
+        self.stores.iter().filter(own).fold((0, 0), add)
     }
 
     fn leaves_after(&self, call: u64) -> Option<u64> {
@@ -59,25 +104,21 @@ impl Combining {
             let past = late.iter().filter(|(of, _)| *of == store.call).map(|(_, past)| *past);
             !store.has_left && past.max().is_none_or(|past| past < call)
         };
-        let late = &self.late;
-        let due = self.stores.iter_mut().filter(|store| is_due(late, store));
-        due.map(|store| {
-            store.has_left = true;
-            *store
-        })
-        .collect()
+        let all = self.stores.iter().enumerate();
+        let due: Vec<usize> =
+            all.filter(|(_, store)| is_due(&self.late, store)).map(|(at, _)| at).collect();
+        self.leave(&due)
     }
 
     /// The thread's stores, to the line if one is given, are ordered from now on; returns those
-    /// that leave, and whether there were any.
-    pub(crate) fn settle(&mut self, thread: usize, line: Option<Line>) -> (Vec<Combined>, bool) {
+    /// that leave.
+    pub(crate) fn settle(&mut self, thread: usize, line: Option<Line>) -> Vec<Combined> {
         let mine = |store: &Combined| {
             store.thread == thread && line.is_none_or(|line| store.at.line() == line)
         };
         let settled: Vec<Combined> = self.stores.iter().filter(|s| mine(s)).copied().collect();
         self.stores.retain(|store| !mine(store));
-        let any = !settled.is_empty();
-        (settled.into_iter().filter(|store| !store.has_left).collect(), any)
+        settled.into_iter().filter(|store| !store.has_left).collect()
     }
 
     /// Another thread meets what has left, by an access to a word or a flush of a line: returns the
@@ -86,7 +127,7 @@ impl Combining {
         let meets = |store: &Combined| {
             let same = match is_flush {
                 true => store.at.line() == at.line(),
-                false => store.at.bits() / 8 == at.bits() / 8,
+                false => store.word() == at.bits() / 8,
             };
             store.thread != thread && store.has_left && same
         };
@@ -103,7 +144,8 @@ pub(crate) struct CombinedStore {
     pub(crate) thread: usize,
     pub(crate) operation: u32,
     pub(crate) at: Addr,
-    pub(crate) width: Width,
+    pub(crate) mask: u64,
     pub(crate) value: u64,
+    pub(crate) part: Part,
     pub(crate) caller: Site,
 }

@@ -16,13 +16,18 @@ use crate::options::Search;
 use crate::recovered::{Access, Did, LOGGED};
 use crate::site::Site;
 use crate::together::Together;
-use crate::trace::{Event, Kind, Trace};
+use crate::trace::{Event, Kind, Trace, lines_stored};
+use crate::wide::{Part, Writes, extent};
 use crate::words::{WordChange, Words};
-use seawall_memory::{Addr, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
+use seawall_memory::{
+    Addr, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of, pieces_of,
+};
 use std::cell::{Cell, RefCell, RefMut};
 use std::panic::Location;
 use std::sync::Arc;
 use std::thread::panicking;
+
+mod programs;
 
 /// The choice among the possible values of a word that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +60,9 @@ pub struct CrashImage {
     records: Cell<bool>,
     /// Whether it stores past the caches at the moment.
     non_temporal: Cell<bool>,
+    /// What it stores at the moment is a piece of this.
+    part: Cell<Part>,
+    writes: Writes,
     /// Whether recovery has ever read persistent memory.
     has_read: Cell<bool>,
     /// What recovery does, if that is wanted.
@@ -92,6 +100,8 @@ impl CrashImage {
             recording: RefCell::new(Trace::empty(1)),
             records: Cell::new(false),
             non_temporal: Cell::new(false),
+            part: Cell::new(Part::Alone),
+            writes: Writes::default(),
             has_read: Cell::new(false),
             log: RefCell::default(),
             logs: Cell::new(false),
@@ -201,6 +211,8 @@ impl CrashImage {
         self.prefer.set(prefer);
         self.steps.set(self.limit);
         self.non_temporal.set(false);
+        self.part.set(Part::Alone);
+        self.writes.reset();
         self.records.set(records);
         let (marks, bytes) = (self.open().mark(), self.pm_bytes());
         let result = crate::guard::guarded(|| recover(self));
@@ -348,17 +360,20 @@ impl CrashImage {
         }
     }
 
+    /// Stores the bits of a mask, of an aligned word.
+    #[inline]
     #[track_caller]
-    fn put(&self, at: Addr, width: Width, value: u64, locked: bool) {
-        let (word, shift) = self.start.place(at, width);
-        if self.logs.get() {
-            self.log(Did::Wrote(at, width, value), self.site(Location::caller()));
-        }
-        let word = word as u32;
-        let new = match width {
-            Width::B8 => value,
-            _ => self.word(word) & !(width.mask() << shift) | (value & width.mask()) << shift,
+    fn put(&self, at: Addr, mask: u64, value: u64, locked: bool) {
+        let word = self.start.place_bits(at, mask);
+        let new = match mask {
+            u64::MAX => value,
+            _ => self.word(word) & !mask | value,
         };
+        if self.logs.get() {
+            let (part, width) = extent(at, mask);
+            let value = new >> (8 * (part.bits() % 8)) & width.mask();
+            self.log(Did::Wrote(part, width, value), self.site(Location::caller()));
+        }
         let decided = (self.pass.get(), new);
         let (pass, known) = self.decided[word as usize].replace(decided);
         if self.records.get() {
@@ -366,7 +381,8 @@ impl CrashImage {
             let below = || self.only(word).unwrap_or(self.start.word(word));
             let old = if is_known { known } else { below() };
             let change = WordChange { word, old, new };
-            let store = self.recording.borrow_mut().add_store(at, width, change);
+            let ((at, width), part) = (extent(at, mask), self.part.get());
+            let store = self.recording.borrow_mut().add_store(at, width, change, part);
             let kind = match (locked, self.non_temporal.get()) {
                 (true, _) => Kind::Locked { store: Some(store) },
                 (false, true) => Kind::StoreNt { store },
@@ -374,6 +390,26 @@ impl CrashImage {
             };
             self.note(kind, self.site(Location::caller()));
         }
+    }
+
+    /// Stores the bits of a mask, of an aligned word.
+    #[track_caller]
+    fn put_bits(&self, at: Addr, mask: u64, value: u64) {
+        self.step();
+        if at.is_pm() { self.put(at, mask, value, false) } else { self.put_dram(at, mask, value) }
+    }
+
+    /// What the pieces of a new write of so many words are.
+    pub(crate) fn part_of(&self, words: usize) -> Part {
+        self.writes.of_words(words)
+    }
+
+    /// Stores the bits of a mask, of an aligned word, as a piece of a write.
+    #[track_caller]
+    pub(crate) fn put_part(&self, part: Part, at: Addr, mask: u64, value: u64) {
+        let outer = self.part.replace(part);
+        self.put_bits(at, mask, value);
+        self.part.set(outer);
     }
 
     /// Records a load where other threads may have stored what it reads.
@@ -397,14 +433,14 @@ impl CrashImage {
         }
     }
 
-    fn put_dram(&self, at: Addr, width: Width, value: u64) {
+    fn put_dram(&self, at: Addr, mask: u64, value: u64) {
         if self.records.get() && self.has_several.get() {
             let stores = self.recording.borrow().stores.len() as u32;
             let mut together = self.together_mut();
             let writer = (together.running as u16, stores);
             together.dram_writer.insert(at.offset() / 8, writer);
         }
-        let change = self.dram.store(at, width, value);
+        let change = self.dram.store_bits(at, mask, value);
         if change.old == 0 && change.new != 0 {
             self.dram_used.borrow_mut().push(change.word);
         }
@@ -414,9 +450,9 @@ impl CrashImage {
     fn update(&self, at: Addr, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
         let old = self.load_bits(at, Width::B8);
         match change(old) {
-            Some(new) if at.is_pm() => self.put(at, Width::B8, new, true),
+            Some(new) if at.is_pm() => self.put(at, u64::MAX, new, true),
             Some(new) => {
-                self.put_dram(at, Width::B8, new);
+                self.put_dram(at, u64::MAX, new);
                 self.note(Kind::Locked { store: None }, self.site(Location::caller()));
             }
             None => {}
@@ -425,54 +461,12 @@ impl CrashImage {
     }
 }
 
-/// The lines to which a run stored, or may have stored.
-pub(crate) fn lines_stored(trace: &Trace) -> impl Iterator<Item = usize> {
-    let stored = trace.lines.iter().filter(|log| !log.stores.is_empty());
-    let bits = trace.relocated.copied.iter().map(|bit| bit.word as usize / 8);
-    stored.map(|log| log.line.0 as usize).chain(bits)
-}
-
 /// The outcome of a pass of recovery.
 pub(crate) struct Pass<T> {
     /// Its result, or the message of its panic.
     pub(crate) result: Result<T, String>,
     pub(crate) reads: Vec<(u32, u64)>,
     pub(crate) recording: Trace,
-}
-
-/// For a recovery that is a compiled program: it runs elsewhere, on the words that it would read
-/// here, and what it did is then done here.
-impl CrashImage {
-    /// The next accesses are made by this instruction.
-    pub fn at(&self, site: Site) {
-        self.instruction.set(Some(site));
-    }
-
-    /// The words of the lines that a crash can have changed, each with the value that recovery
-    /// reads if it reads the word before it stores to it. Nothing is decided by asking.
-    pub fn assumed(&self) -> Vec<(Addr, u64)> {
-        let lines = self.varies.iter().zip(0u64..).filter(|(varies, _)| varies.get());
-        let words = lines.flat_map(|(_, line)| 8 * line..8 * line + 8);
-        let inside =
-            words.take_while(|word| 8 * word < self.pm_bytes().next_multiple_of(LINE_BYTES));
-        inside.map(|word| (Addr::pm(8 * word), self.assumed_word(word as u32))).collect()
-    }
-
-    fn assumed_word(&self, word: u32) -> u64 {
-        let (pass, value) = self.decided[word as usize].get();
-        if pass == self.pass.get() {
-            return value;
-        }
-        if let Some(value) = self.only(word) {
-            return value;
-        }
-        let (possible, _) = self.possible(word);
-        let chosen = match self.prefer.get() {
-            Prefer::Least => possible.first(),
-            Prefer::Most => possible.last(),
-        };
-        chosen.map_or_else(|| self.start.word(word), |chosen| chosen.value)
-    }
 }
 
 impl Memory for CrashImage {
@@ -505,8 +499,10 @@ impl Memory for CrashImage {
 
     #[inline]
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        self.step();
-        if at.is_pm() { self.put(at, width, value, false) } else { self.put_dram(at, width, value) }
+        let region = if at.is_pm() { &self.start } else { &self.dram };
+        let (_, shift) = region.place(at, width);
+        let word = Addr::from_bits(at.bits() & !7);
+        self.put_bits(word, width.mask() << shift, (value & width.mask()) << shift);
     }
 
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
@@ -531,6 +527,17 @@ impl Memory for CrashImage {
         for line in lines_of(at, len) {
             let line = self.recording.borrow_mut().line(line);
             self.note(Kind::Flush { line }, self.site(Location::caller()));
+        }
+    }
+
+    #[track_caller]
+    fn write(&self, at: Addr, from: &[u8]) {
+        let part = match self.part.get() {
+            Part::Alone => self.part_of(pieces_of(at, from).count()),
+            outer => outer,
+        };
+        for (at, mask, value) in pieces_of(at, from) {
+            self.put_part(part, at, mask, value);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A failing image in words.
 
 use crate::crash::Crash;
+use crate::lost::way;
 use crate::models::order::Cut;
 use crate::recovered::{Access, RecoveryStep, steps};
 use crate::replay_string::{CrashChoice, CrashPath};
@@ -42,7 +43,8 @@ pub struct StoreNote {
     /// The first other thread that read it before the crash, and the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reader: Option<(u16, String)>,
-    /// For a lost store on x86, how far its way to persistence was begun, in words.
+    /// For a lost store why it may be lost, in words: on x86 how far its way to persistence was
+    /// begun, and what the model assumes where that decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub way: Option<String>,
 }
@@ -142,7 +144,7 @@ pub struct CutRecovery {
     pub early: Vec<StoreNote>,
 }
 
-fn place(event: &Event) -> String {
+pub(crate) fn place(event: &Event) -> String {
     event.at.to_string()
 }
 
@@ -159,20 +161,6 @@ fn note(trace: &Trace, store: &Store) -> StoreNote {
         at: store.at.offset(),
         reader: None,
         way: None,
-    }
-}
-
-/// How far a store's way to persistence was begun before event `end`, on x86.
-fn way(trace: &Trace, store: &Store, end: usize) -> String {
-    let from = store.event as usize;
-    if let Kind::StoreNt { .. } = trace.events[from].kind {
-        return "past the caches, not durable by then".into();
-    }
-    let line = trace.line_of(store.line);
-    let is_flush = |event: &&Event| matches!(event.kind, Kind::Flush { line: of } if of == line);
-    match trace.events[from..end].iter().find(is_flush) {
-        Some(flush) => format!("flushed at {}, not durable by then", place(flush)),
-        None => "not flushed by then".into(),
     }
 }
 
@@ -221,8 +209,7 @@ fn gone(trace: &Trace, crash: &Crash, decisive: &Cut, model: Model) -> Gone {
         }
         let told = || StoreNote { reader: reader(trace, store, crash.event), ..note(trace, store) };
         if *rank > crash.cut.get(store.line) {
-            let way = (model == Model::Px86).then(|| way(trace, store, crash.event));
-            lost.push(StoreNote { way, ..told() });
+            lost.push(StoreNote { way: way(trace, store, crash, model), ..told() });
         } else if !lost.is_empty() && *rank > decisive.get(store.line) {
             early_others += 1;
         } else if !lost.is_empty() {
@@ -283,6 +270,7 @@ fn what(trace: &Trace, kind: Kind) -> String {
                 if from.is_some() { ", before an earlier store has left its buffer" } else { "" };
             format!("reads {} of another thread{late}", Addr::pm(8 * u64::from(word)))
         }
+        Kind::Failed => "compare-and-exchange that failed".into(),
         Kind::Sync { .. } => "reads DRAM of another thread".into(),
         Kind::Flush { line: index } => format!("flush of the line {}", line(index)),
         Kind::FlushElsewhere => "flush of what is not persistent".into(),

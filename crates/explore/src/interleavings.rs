@@ -309,6 +309,9 @@ impl Known<'_> {
                 add_choice(access.call, DepartureKind::Behind(behind), [0, 1]);
             }
         }
+        for met in &trace.crossed {
+            add_choice(met.call, DepartureKind::Reversed(met.store), [0, 0]);
+        }
         for met in &trace.met {
             let is_late = |choice: &Departure| choice.kind == DepartureKind::Late(met.store);
             let delays = usize::from(!run.choices.iter().any(is_late));

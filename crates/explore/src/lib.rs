@@ -48,6 +48,7 @@ mod guard;
 mod images;
 mod interleavings;
 pub mod litmus;
+mod lost;
 mod models;
 mod open;
 mod options;
@@ -77,6 +78,7 @@ mod visible;
 mod waiting;
 mod walk;
 mod waste;
+mod wide;
 mod words;
 
 pub use check::{Check, check};

@@ -29,8 +29,9 @@
 //! | instruction | meaning |
 //! |---|---|
 //! | `W x v` | store |
-//! | `W2 x.a x.b v` | a store that may tear: two stores, in either order |
+//! | `W2 x.a x.b v` | a store of 16 bytes, or one that is not aligned: two, in either order |
 //! | `NT x v` | non-temporal store (movnti) |
+//! | `M64 x v` | the whole line past the caches, as one (movdir64b) |
 //! | `R x r` | load |
 //! | `FAA x n`, `FAA x n r` | locked add; what was there goes to `r` |
 //! | `CAS x old new r` | locked compare-exchange; what was there goes to `r` |
@@ -43,8 +44,8 @@
 //!
 //! Under `px86` and `eadr` threads see memory as x86-TSO has it, and `PB` and `DF` are an `SF`.
 //! Under the others memory is sequentially consistent, `CO` and `CF` do nothing, `SF` and `MF` are
-//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store. `NS` has a
-//! meaning under `strand` only; `JS` is a `PB` for all strands there, and a plain `PB` elsewhere.
+//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store, as an `M64` is, of a
+//! line. `NS` has a meaning under `strand` only; `JS` is a `PB` for all strands there, and a plain `PB` elsewhere.
 //! Under `px86` and `eadr` a register counts as read when the thread's earlier stores and flushes
 //! have taken effect, as no observer can learn of it before.
 //!

@@ -2,18 +2,21 @@
 //!
 //! A model follows what threads do, in memory order, and records the order in which the stores may
 //! persist ([`order`]); the images that a crash may leave follow from that. All models here keep
-//! the stores of one line in order, as Px86 does (POPL'20): a line moves as a unit. (Non-temporal
-//! stores are an exception, under the x86 models.)
+//! the stores of one line in order, as Px86 does (POPL'20): a line moves as a unit. (The exceptions
+//! are the words of a write that is [wider](crate::wide) than one, which have no order among each
+//! other, and, under the x86 models, non-temporal stores.)
 //!
 //! The same definitions serve recorded runs of programs and litmus tests. Adding a model is one
 //! file, its line in the table below, and its name in `seawall_memory::Model`.
 
 use crate::trace::{Event, Kind, Trace};
+use crate::wide::Part;
 use crate::words::LineIndex;
 use order::PersistOrder;
 use seawall_memory::Model;
 use views::Place;
 
+mod lanes;
 pub(crate) mod order;
 mod threads;
 pub(crate) mod views;
@@ -33,12 +36,13 @@ pub(crate) struct Target {
     pub(crate) log: LineIndex,
     pub(crate) is_lane: bool,
     pub(crate) word: u32,
+    pub(crate) part: Part,
 }
 
 impl Target {
     /// A word of a line that persists as a whole.
     pub(crate) fn of_line(line: LineIndex, word: u32) -> Target {
-        Target { line, log: line, is_lane: false, word }
+        Target { line, log: line, is_lane: false, word, part: Part::Alone }
     }
 }
 
@@ -77,6 +81,8 @@ pub(crate) enum Act {
     Join,
     /// `mfence`.
     FullFence,
+    /// A compare-and-exchange that failed, besides its load: the store buffer is empty.
+    Failed,
     /// A successful locked operation, and its store if it was to persistent memory.
     Locked {
         store: Option<Target>,
@@ -134,13 +140,14 @@ impl State {
             let store = &trace.stores[store as usize];
             let is_lane = trace.lines[store.line as usize].lane.is_some();
             let (line, word) = (trace.line_of(store.line), store.change.word);
-            Target { line, log: store.line, is_lane, word }
+            Target { line, log: store.line, is_lane, word, part: store.part }
         };
         let act = match event.kind {
             Kind::Store { store } => Act::Store(target(store)),
             Kind::StoreNt { store } => Act::StoreNt(target(store)),
             Kind::Locked { store } => Act::Locked { store: store.map(target) },
             Kind::Read { line, word, from } => Act::Load { line, word, from },
+            Kind::Failed => Act::Failed,
             Kind::Sync { stores } => Act::Learn { upto: stores },
             Kind::Flush { line } => Act::WriteBack { line },
             Kind::Order => Act::Order,

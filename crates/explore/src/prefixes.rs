@@ -9,6 +9,7 @@
 use crate::interleavings::{Reduction, Schedules, Users};
 use crate::trace::{Event, Kind, Trace};
 use crate::walk::is_failure_point;
+use crate::wide::Part;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
 
@@ -63,6 +64,8 @@ struct SoFar {
     /// For each number of stores so far, a hash of how many of each thread are to shared lines.
     known: Vec<u64>,
     counts: Vec<u32>,
+    /// What the last store of each thread was a piece of.
+    parts: Vec<Part>,
     reduction: Reduction,
 }
 
@@ -86,6 +89,7 @@ impl SoFar {
             shared: trace.lines.iter().map(|log| is_shared(log.line.start().bits() / 8)).collect(),
             known: vec![0],
             counts: vec![0; trace.threads],
+            parts: vec![Part::Alone; trace.threads],
             reduction,
         }
     }
@@ -118,11 +122,14 @@ impl SoFar {
             Kind::Output { number } => (3, number).hash(&mut own),
             Kind::Grow { bytes } => (5, bytes).hash(&mut own),
             Kind::Locked { .. } => (7, self.now()).hash(&mut own),
+            Kind::Failed => (9, self.now()).hash(&mut own),
             _ => {}
         }
         if let Some(store) = event.kind.store() {
             let store = &trace.stores[store as usize];
-            (4, store.at.bits(), store.new).hash(&mut own);
+            let last = std::mem::replace(&mut self.parts[thread], store.part);
+            let is_same = store.part == last;
+            (4, store.at.bits(), store.new, store.part.is_torn(), is_same).hash(&mut own);
             self.store(trace, thread, store.line as usize);
         }
         self.sums[0] =

@@ -6,11 +6,11 @@
 //! recovery cannot tell from those of schedules before.
 
 use crate::check::{Check, Findings};
-use crate::crashed::{CrashImage, Pass, Prefer, lines_stored};
+use crate::crashed::{CrashImage, Pass, Prefer};
 use crate::guard::guarded;
 use crate::options::Search;
 use crate::together::Sharing;
-use crate::trace::Trace;
+use crate::trace::{Trace, lines_stored};
 use crate::tree::{NodeId, PassEnd, Tree};
 use crate::walk::CrashPoint;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -244,7 +244,7 @@ impl Seen {
     }
 
     fn intern(&mut self, recording: Trace) -> Arc<Trace> {
-        let by_lanes = self.by_lanes.then(|| recording.by_lanes()).flatten();
+        let by_lanes = self.how.as_ref().and_then(|how| recording.by_lanes(how.model));
         let recording = by_lanes.unwrap_or(recording);
         let hash = FxBuildHasher.hash_one(
             recording.stores.iter().map(|s| (s.at.bits(), s.change.new)).collect::<Vec<_>>(),

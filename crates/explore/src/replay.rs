@@ -21,7 +21,7 @@ pub fn replay<C: Check>(
     choice: &CrashPath,
     check: &C,
 ) -> Result<Option<Finding>, ReplayError> {
-    let by_lanes = choice.model.buffers_stores().then(|| trace.by_lanes()).flatten();
+    let by_lanes = trace.by_lanes(choice.model);
     let trace = Arc::new(by_lanes.unwrap_or_else(|| trace.clone()));
     let found = &Interner::default();
     replay_found(&trace, options, choice, &Interned { check, found })

@@ -18,6 +18,7 @@ use crate::schedule::{Schedule, Turns};
 use crate::trace::Trace;
 use crate::visible::Visible;
 use crate::waiting::{Read, Wait, Waiting};
+use crate::wide::Writes;
 use crate::words::Words;
 use rustc_hash::FxHashMap;
 use seawall_fiber::Fiber;
@@ -76,6 +77,11 @@ pub(crate) struct Shared {
     /// The loads that are not to return the newest store: their calls, and how far behind.
     behind: Vec<(u64, u32)>,
     pub(crate) combining: RefCell<Combining>,
+    pub(crate) writes: Writes,
+    /// The first calls of writes whose words are made from the last to the first.
+    reversed: Vec<u64>,
+    /// For each thread the write of several words that it is making: its first call, and its lines.
+    pub(crate) under_way: RefCell<Vec<Option<(u64, Vec<u64>)>>>,
     pub(crate) operation: Vec<Cell<u32>>,
     waiting: Waiting,
     /// Seam calls so far, and the one before which the running thread pauses.
@@ -87,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) notes_accesses: bool,
     /// Whether loads are recorded of which no other thread has stored the value.
     pub(crate) notes_loads: bool,
+    /// Whether compare-and-exchanges that fail are recorded.
+    pub(crate) notes_failed: bool,
     closing: Cell<bool>,
     pub(crate) relocation: Cell<Option<Relocation>>,
     seed: u64,
@@ -153,6 +161,9 @@ impl Shared {
             visible: RefCell::new(visible),
             behind,
             combining: RefCell::new(Combining::new(late)),
+            writes: Writes::default(),
+            reversed: choices.iter().filter_map(|choice| choice.reversed()).collect(),
+            under_way: RefCell::new(vec![None; threads]),
             operation: vec![Cell::new(0); threads],
             waiting: Waiting::new(threads),
             calls: Cell::new(0),
@@ -162,6 +173,7 @@ impl Shared {
             notes_accesses: (2..=THREADS_MAX).contains(&threads)
                 && matches!(schedule.turns, Turns::Chosen(_)),
             notes_loads: threads > 1 && schedule.model.orders_loads(),
+            notes_failed: schedule.model.buffers_stores(),
             closing: Cell::new(false),
             relocation: Cell::new(None),
             seed: schedule.seed,
@@ -191,6 +203,22 @@ impl Shared {
     pub(crate) fn behind(&self) -> u32 {
         let call = self.calls.get();
         self.behind.iter().find(|(at, _)| *at == call).map_or(0, |(_, behind)| *behind)
+    }
+
+    /// Whether the write that begins with this call is made from its last word to its first.
+    pub(crate) fn is_reversed(&self) -> bool {
+        self.reversed.contains(&self.calls.get())
+    }
+
+    /// The first calls of writes that other threads are making to what this thread accesses, each
+    /// told once.
+    pub(crate) fn crosses(&self, thread: usize, word: u64) -> Vec<u64> {
+        let mut all = self.under_way.borrow_mut();
+        let others = all.iter_mut().enumerate().filter(|(other, _)| *other != thread);
+        let met = others.filter_map(|(_, write)| {
+            write.take_if(|(_, words)| words.contains(&word)).map(|(call, _)| call)
+        });
+        met.collect()
     }
 
     /// Whether the run is over and its threads are only to end; or this one, which has panicked:

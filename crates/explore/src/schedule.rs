@@ -80,6 +80,9 @@ pub enum DepartureKind {
     /// The load returns not the newest store to its word but one so far behind it, as it takes
     /// effect before earlier stores of its thread leave the store buffer.
     Behind(u32),
+    /// It meets the words of a write that is being made and began with this earlier call: they are
+    /// made from the last to the first.
+    Reversed(u64),
 }
 
 impl Departure {
@@ -107,14 +110,23 @@ impl Departure {
         }
     }
 
+    /// The call that begins a reversed write, if that is what was chosen.
+    pub(crate) fn reversed(self) -> Option<u64> {
+        match self.kind {
+            DepartureKind::Reversed(write) => Some(write),
+            _ => None,
+        }
+    }
+
     /// Whether a choice of this kind at this call may come next in a list.
     pub(crate) fn may_precede(self, call: u64, kind: DepartureKind) -> bool {
         let rank = |kind| match kind {
             DepartureKind::Run(_) => 0,
             DepartureKind::Late(_) => 1,
-            DepartureKind::Behind(_) => 2,
+            DepartureKind::Reversed(_) => 2,
+            DepartureKind::Behind(_) => 3,
         };
-        let several = matches!(kind, DepartureKind::Late(_));
+        let several = matches!(kind, DepartureKind::Late(_) | DepartureKind::Reversed(_));
         match (self.call.cmp(&call), rank(self.kind).cmp(&rank(kind))) {
             (Ordering::Less, _) | (Ordering::Equal, Ordering::Less) => true,
             (Ordering::Equal, Ordering::Equal) => several && self.kind < kind,
@@ -130,6 +142,7 @@ impl fmt::Display for Departure {
             DepartureKind::Run(thread) => write!(f, "{call}.{thread}"),
             DepartureKind::Late(store) => write!(f, "{call}l{store}"),
             DepartureKind::Behind(stores) => write!(f, "{call}b{stores}"),
+            DepartureKind::Reversed(write) => write!(f, "{call}r{write}"),
         }
     }
 }
@@ -145,6 +158,7 @@ impl FromStr for Departure {
         let kind = match letter {
             "." => DepartureKind::Run(number.try_into().map_err(|_| ())?),
             "l" => DepartureKind::Late(number),
+            "r" => DepartureKind::Reversed(number),
             "b" => DepartureKind::Behind(number.try_into().map_err(|_| ())?),
             _ => return Err(()),
         };
@@ -155,7 +169,8 @@ impl FromStr for Departure {
 /// The turns of a schedule in short, with the seed: `r7`, `p7.2` (two priority changes), `s`
 /// (nothing chosen), `s40.1_52.0` (before call 40 thread 1 runs, before call 52 thread 0), `s9b1`
 /// (the load of call 9 returns the store before the newest one), `s9l4` (the non-temporal store of
-/// call 4 leaves after call 9).
+/// call 4 leaves after call 9), `s9r4` (call 9 meets the write that begins with call 4, whose words
+/// are made from the last to the first).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnsName(pub Turns, pub u64);
 
@@ -210,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_name_of_turns_parses_to_the_same_turns() {
-        for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0", "s9b1_12.0", "s9l4"] {
+        for text in ["r7", "p7.2", "s", "s40.1", "s40.1_52.0", "s9b1_12.0", "s9l4", "s9.1_9r8"] {
             assert_eq!(text.parse::<TurnsName>().unwrap().to_string(), text);
         }
         for text in ["", "x1", "r", "p7", "s40", "s40.1_", "s52.0_40.1", "s9c1", "s9b", "\u{e9}"] {

@@ -90,7 +90,7 @@ pub(crate) fn is_clean_on<C: Check>(
 
 /// The run as the model sees it, and the search within what is possible.
 fn prepared(trace: Arc<Trace>, search: &Search) -> (Arc<Trace>, Search) {
-    let by_lanes = search.model.buffers_stores().then(|| trace.by_lanes()).flatten();
+    let by_lanes = trace.by_lanes(search.model);
     let search = Search { depth: search.depth.min(DEPTH_MAX), ..search.clone() };
     (by_lanes.map_or(trace, Arc::new), search)
 }

@@ -21,7 +21,7 @@ use crate::site::Site;
 use crate::waiting::{Read, Wait, Waiting};
 use rustc_hash::FxHashMap;
 use seawall_fiber::{Pause, ScopedFiber, with_fibers};
-use seawall_memory::{Addr, Fence, Memory, Space, Width, layer, lines_of};
+use seawall_memory::{Addr, Fence, Memory, Space, Width, layer, lines_of, pieces_of};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
@@ -429,6 +429,18 @@ impl layer::Layer for RecoveryThread<'_> {
             lines_of(at, len).for_each(|line| self.step(Some((line.start(), true)), false));
         }
         self.image.flush(at, len);
+    }
+
+    #[track_caller]
+    fn write(&self, at: Addr, from: &[u8]) {
+        let part = self.image.part_of(pieces_of(at, from).count());
+        for (at, mask, value) in pieces_of(at, from) {
+            self.step(Some((at, true)), false);
+            self.image.set_non_temporal(self.non_temporal.get());
+            self.image.put_part(part, at, mask, value);
+            self.image.set_non_temporal(false);
+            self.waiting.note_progress(self.thread);
+        }
     }
 
     #[track_caller]

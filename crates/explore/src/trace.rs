@@ -4,17 +4,18 @@
 //! the store that it read. Persistency models are applied afterwards, so one run serves all models
 //! of a kind of machine. Stores are also kept by line, because the stores of one line persist in
 //! order: what a line holds after a crash follows from the number of its durable stores, and an
-//! image is one such number for each line; or for each word of a line, where non-temporal stores
-//! let words persist on their own.
+//! image is one such number for each line; or for each word of a line, where non-temporal stores or
+//! wide ones let words persist on their own.
 //!
 //! Recovery is recorded as a trace, too, because the next crash may cut it short.
 
 use crate::access::{Access, Handover, Met};
 use crate::relocated::Relocated;
 use crate::site::Site;
+use crate::wide::Part;
 use crate::words::{LineIndex, WordChange};
 use rustc_hash::{FxHashMap, FxHasher};
-use seawall_memory::{Addr, Fence, Line, Width};
+use seawall_memory::{Addr, Fence, Line, Model, Width};
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -59,6 +60,8 @@ pub enum Kind {
         /// The stores up to the one that it read, if that is not the newest one.
         from: Option<u32>,
     },
+    /// A compare-and-exchange that failed: the thread's earlier stores are visible.
+    Failed,
     /// A load of volatile memory that another thread wrote last: what had been stored before that
     /// write happens before the load.
     Sync {
@@ -155,6 +158,7 @@ pub struct Store {
     pub event: u32,
     pub(crate) line: LineIndex,
     pub(crate) change: WordChange,
+    pub(crate) part: Part,
 }
 
 /// All stores of one line, in order; or, where the words of the line persist on their own, of one
@@ -196,6 +200,7 @@ pub struct Trace {
     pub(crate) accesses: Vec<Access>,
     pub(crate) handovers: Vec<Handover>,
     pub(crate) met: Vec<Met>,
+    pub(crate) crossed: Vec<Met>,
     /// For each event whether an earlier run of an exploration came just as far; empty if none did.
     pub(crate) repeats: Vec<bool>,
     pub(crate) relocated: Relocated,
@@ -222,6 +227,7 @@ impl Trace {
             accesses: Vec::new(),
             handovers: Vec::new(),
             met: Vec::new(),
+            crossed: Vec::new(),
             repeats: Vec::new(),
             relocated: Relocated::default(),
             index: FxHashMap::default(),
@@ -295,7 +301,7 @@ impl Trace {
     /// True if both did the same to memory, in the same order and from the same call sites.
     pub(crate) fn is_same(&self, other: &Trace) -> bool {
         let stores = |trace: &Trace| {
-            trace.stores.iter().map(|s| (s.at, s.width, s.change.new)).collect::<Vec<_>>()
+            trace.stores.iter().map(|s| (s.at, s.width, s.change.new, s.part)).collect::<Vec<_>>()
         };
         let lines = |trace: &Trace| trace.lines.iter().map(|log| log.line).collect::<Vec<_>>();
         let same = |(a, b): (&Event, &Event)| (a.thread, a.kind, a.at) == (b.thread, b.kind, b.at);
@@ -316,14 +322,20 @@ impl Trace {
         self.index.get(&line).copied()
     }
 
-    pub(crate) fn add_store(&mut self, at: Addr, width: Width, change: WordChange) -> u32 {
+    pub(crate) fn add_store(
+        &mut self,
+        at: Addr,
+        width: Width,
+        change: WordChange,
+        part: Part,
+    ) -> u32 {
         let line = self.line(at.line());
         let shift = at.offset() % 8 * 8;
-        let part = |word: u64| word >> shift & width.mask();
+        let of = |word: u64| word >> shift & width.mask();
         let number = self.stores.len() as u32;
         let event = self.events.len() as u32;
-        let (old, new) = (part(change.old), part(change.new));
-        self.stores.push(Store { at, width, old, new, event, line, change });
+        let (old, new) = (of(change.old), of(change.new));
+        self.stores.push(Store { at, width, old, new, event, line, change, part });
         self.lines[line as usize].add(number, change);
         number
     }
@@ -345,15 +357,26 @@ impl Trace {
         log - LineIndex::from(self.lines[log as usize].lane.unwrap_or(0))
     }
 
-    /// The trace with a log for each word of a line that non-temporal stores were made to, as they
-    /// persist in any order; `None` if there are none. (Lines that hardware copied stay whole.)
-    pub(crate) fn by_lanes(&self) -> Option<Trace> {
+    /// The lines of which words may persist on their own: those with non-temporal stores, under a
+    /// model that has them, and those with several words of one write that a crash may tear.
+    fn split_lines(&self, model: Model) -> Vec<bool> {
         let mut split = vec![false; self.lines.len()];
+        let mut last = vec![Part::Alone; self.lines.len()];
         for event in &self.events {
-            if let Kind::StoreNt { store } = event.kind {
-                split[self.stores[store as usize].line as usize] = true;
-            }
+            let Some(store) = event.kind.store() else { continue };
+            let store = &self.stores[store as usize];
+            let is_nt = matches!(event.kind, Kind::StoreNt { .. }) && model.buffers_stores();
+            let last = std::mem::replace(&mut last[store.line as usize], store.part);
+            let is_more = store.part.is_torn() && store.part == last;
+            split[store.line as usize] |= is_nt || is_more;
         }
+        split
+    }
+
+    /// The trace with a log for each word of a line whose words may persist on their own; `None` if
+    /// there are none. (Lines that hardware copied stay whole.)
+    pub(crate) fn by_lanes(&self, model: Model) -> Option<Trace> {
+        let mut split = self.split_lines(model);
         self.relocated.copied.iter().for_each(|copied| split[copied.line as usize] = false);
         if !split.contains(&true) {
             return None;
@@ -388,4 +411,11 @@ impl Trace {
         trace.index.values_mut().for_each(|line| *line = first[*line as usize]);
         Some(trace)
     }
+}
+
+/// The lines to which a run stored, or may have stored.
+pub(crate) fn lines_stored(trace: &Trace) -> impl Iterator<Item = usize> {
+    let stored = trace.lines.iter().filter(|log| !log.stores.is_empty());
+    let bits = trace.relocated.copied.iter().map(|bit| bit.word as usize / 8);
+    stored.map(|log| log.line.0 as usize).chain(bits)
 }

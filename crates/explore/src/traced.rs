@@ -11,20 +11,29 @@ use crate::run::Shared;
 use crate::site::Site;
 use crate::trace::{Event, Kind, Trace};
 use crate::visible::Version;
+use crate::wide::{Part, extent};
 use seawall_fiber::Pause;
 use seawall_memory::relocation::{Relocation, RelocationUnit};
-use seawall_memory::{Addr, Fence, LINE_BYTES, Line, Memory, Space, ThreadSlots, Width, lines_of};
+use seawall_memory::{
+    Addr, Fence, LINE_BYTES, Line, Memory, Space, ThreadSlots, Width, lines_of, pieces_of,
+};
 use std::cell::Cell;
 use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 
+mod programs;
+
 /// One thread's handle on the recording memory.
 pub struct Traced<'a> {
     shared: Rc<Shared>,
     thread: usize,
-    /// The call that makes non-temporal stores, while it does.
-    non_temporal: Cell<Option<Site>>,
+    /// Whether it stores past the caches at the moment.
+    non_temporal: Cell<bool>,
+    /// What it stores at the moment is a piece of this.
+    part: Cell<Part>,
+    /// Whether a fence has something to complete.
+    owes: Cell<bool>,
     /// The instruction that calls, of a compiled program.
     instruction: Cell<Option<Site>>,
     pause: &'a Pause<'a>,
@@ -35,7 +44,9 @@ impl<'a> Traced<'a> {
         Traced {
             shared,
             thread,
-            non_temporal: Cell::new(None),
+            non_temporal: Cell::new(false),
+            part: Cell::new(Part::Alone),
+            owes: Cell::new(false),
             instruction: Cell::new(None),
             pause,
         }
@@ -58,25 +69,32 @@ impl<'a> Traced<'a> {
 
     /// These stores leave their buffer for memory.
     fn leave(&self, stores: Vec<Combined>) {
-        for Combined { thread, operation, at, width, value, caller, .. } in stores {
+        for Combined { thread, operation, at, mask, value, part, caller, .. } in stores {
             let mut trace = self.shared.trace.borrow_mut();
-            if let Some(store) = self.put_by(thread, &mut trace, at, width, value) {
+            if let Some(store) = self.put_by(thread, &mut trace, (at, mask, value), part) {
                 let (thread, kind) = (thread as u16, Kind::StoreNt { store });
                 trace.events.push(Event { thread, operation, kind, at: caller });
             }
         }
     }
 
-    /// The thread's non-temporal stores (to the line, if one is given) are ordered from now on;
-    /// true if there were any.
-    fn settle(&self, line: Option<Line>) -> bool {
+    /// The thread's non-temporal stores (to the line, if one is given) are ordered from now on.
+    fn settle(&self, line: Option<Line>) {
         let mut combining = self.shared.combining.borrow_mut();
-        if combining.is_empty() {
-            return false;
+        if !combining.is_empty() {
+            self.leave(combining.settle(self.thread, line));
         }
-        let (leaving, any) = combining.settle(self.thread, line);
-        self.leave(leaving);
-        any
+    }
+
+    /// The word as the thread sees it, of which memory has this: what its buffer of non-temporal
+    /// stores holds of the word is newer.
+    fn with_buffered(&self, at: Addr, word: u64) -> u64 {
+        let combining = self.shared.combining.borrow();
+        if combining.is_empty() {
+            return word;
+        }
+        let (bits, values) = combining.buffered(self.thread, at);
+        word & !bits | values
     }
 
     /// This call meets the non-temporal stores of other threads.
@@ -107,7 +125,10 @@ impl<'a> Traced<'a> {
             let others = shared.others(self.thread);
             let behind = (behind.start, behind.end);
             let access = Access { call, thread, word, writes, others, behind };
-            shared.trace.borrow_mut().accesses.push(access);
+            let mut trace = shared.trace.borrow_mut();
+            trace.accesses.push(access);
+            let crossed = shared.crosses(self.thread, word).into_iter();
+            trace.crossed.extend(crossed.map(|store| Met { store, call }));
         }
     }
 
@@ -120,7 +141,18 @@ impl<'a> Traced<'a> {
     /// As above, of a fence that a loop may have which waits for another thread.
     fn note_full_fence(&self) {
         self.settle(None);
+        self.owes.set(false);
         self.note_access(FENCES, true);
+    }
+
+    /// As above, of a locked instruction. One that leaves its word as it was may be what a loop
+    /// waits with, again and again: it counts as a fence where it completes something.
+    fn note_locked(&self, changes: bool) {
+        match changes {
+            true => self.note_fence(),
+            false if self.owes.get() => self.note_full_fence(),
+            false => self.settle(None),
+        }
     }
 
     fn event(&self, trace: &mut Trace, kind: Kind, at: Site) {
@@ -159,20 +191,15 @@ impl<'a> Traced<'a> {
         }
     }
 
-    /// How far behind the newest store this load could be; and, if that was chosen for it and what
-    /// it would read `fits` it, the word as that older store left it.
-    fn look_behind(
-        &self,
-        at: Addr,
-        caller: Site,
-        fits: impl Fn(u64) -> bool,
-    ) -> (Range<u32>, Option<u64>) {
+    /// How far behind the newest store this load could be; and, if that was chosen for it, the word
+    /// as that older store left it.
+    fn look_behind(&self, at: Addr, caller: Site) -> (Range<u32>, Option<u64>) {
         let mut visible = self.shared.visible.borrow_mut();
         let Some(visible) = visible.as_mut() else { return (0..0, None) };
         let (mine, word) = (self.thread, at.bits() / 8);
         let possible = visible.behind(mine, word);
         let behind = self.shared.behind();
-        let older = visible.older(word, behind).filter(|older| fits(older.value));
+        let older = visible.older(word, behind);
         if let Some(older) = older {
             visible.load(mine, word, behind);
             self.note_read_behind(at, older, caller);
@@ -182,8 +209,7 @@ impl<'a> Traced<'a> {
 
     /// Notes that the thread reads the newest store to the word.
     fn look(&self, at: Addr, caller: Site) {
-        let is_ordered = self.settle(Some(at.line())) || self.shared.notes_loads;
-        if is_ordered && at.is_pm() {
+        if self.shared.notes_loads && at.is_pm() {
             let mut trace = self.shared.trace.borrow_mut();
             let (line, word) = (trace.line(at.line()), (at.offset() / 8) as u32);
             return self.event(&mut trace, Kind::Read { line, word, from: None }, caller);
@@ -194,14 +220,53 @@ impl<'a> Traced<'a> {
         self.note_read(at, caller);
     }
 
-    fn store_nt(&self, at: Addr, width: Width, value: u64, caller: Site) {
+    /// Stores these bits of an aligned word past the caches.
+    fn store_nt(&self, (at, mask, value): (Addr, u64, u64), part: Part, caller: Site) {
+        self.owes.set(true);
         let (thread, operation) = (self.thread, self.shared.operation[self.thread].get());
-        let store = CombinedStore { thread, operation, at, width, value, caller };
-        if self.shared.combining.borrow_mut().store(self.shared.calls(), store) {
-            let mut trace = self.shared.trace.borrow_mut();
-            if let Some(store) = self.put(&mut trace, at, width, value) {
-                self.event(&mut trace, Kind::StoreNt { store }, caller);
+        let store = CombinedStore { thread, operation, at, mask, value, part, caller };
+        let leaving = self.shared.combining.borrow_mut().store(self.shared.calls(), store);
+        self.leave(leaving);
+    }
+
+    /// Stores these bits of an aligned word, as a piece of a write.
+    #[track_caller]
+    fn store_part(&self, at: Addr, mask: u64, value: u64, part: Part) {
+        self.step();
+        self.store_now(at, mask, value, part);
+    }
+
+    /// Makes a write of these words, whose pieces have no order.
+    #[track_caller]
+    fn store_pieces(&self, mut pieces: Vec<(Addr, u64, u64)>, part: Part) {
+        let shared = &*self.shared;
+        for number in 0..pieces.len() {
+            self.step();
+            if number == 0 && pieces.len() > 1 && shared.notes_accesses {
+                if shared.is_reversed() {
+                    pieces.reverse();
+                }
+                let words = pieces.iter().map(|(at, ..)| shared_word(*at)).collect();
+                shared.under_way.borrow_mut()[self.thread] = Some((shared.calls(), words));
             }
+            let (at, mask, value) = pieces[number];
+            self.store_now(at, mask, value, part);
+        }
+        shared.under_way.borrow_mut()[self.thread] = None;
+    }
+
+    #[track_caller]
+    fn store_now(&self, at: Addr, mask: u64, value: u64, part: Part) {
+        self.note_access(at, true);
+        self.meet(at, false);
+        let caller = self.site(Location::caller());
+        if self.non_temporal.get() {
+            return self.store_nt((at, mask, value), part, caller);
+        }
+        self.settle(Some(at.line()));
+        let mut trace = self.shared.trace.borrow_mut();
+        if let Some(store) = self.put_by(self.thread, &mut trace, (at, mask, value), part) {
+            self.event(&mut trace, Kind::Store { store }, caller);
         }
     }
 
@@ -215,22 +280,17 @@ impl<'a> Traced<'a> {
         }
     }
 
-    /// Stores, and returns the number of the store if it was to persistent memory.
-    #[track_caller]
-    fn put(&self, trace: &mut Trace, at: Addr, width: Width, value: u64) -> Option<u32> {
-        self.put_by(self.thread, trace, at, width, value)
-    }
-
+    /// Stores these bits of an aligned word, as a piece of a write; returns the number of the store
+    /// if it was to persistent memory.
     #[track_caller]
     fn put_by(
         &self,
         thread: usize,
         trace: &mut Trace,
-        at: Addr,
-        width: Width,
-        value: u64,
+        (at, mask, value): (Addr, u64, u64),
+        part: Part,
     ) -> Option<u32> {
-        let change = self.shared.region(at).store(at, width, value);
+        let change = self.shared.region(at).store_bits(at, mask, value);
         // A loop that waits may store what it has read: its variables may be volatile.
         if change.old != change.new {
             self.shared.note_progress(thread);
@@ -245,7 +305,8 @@ impl<'a> Traced<'a> {
             self.shared.dram_writer.borrow_mut().insert(at.offset() / 8, writer);
             return None;
         }
-        let store = trace.add_store(at, width, change);
+        let (at, width) = extent(at, mask);
+        let store = trace.add_store(at, width, change, part);
         let line = trace.stores[store as usize].line as usize;
         let mut writer = self.shared.writer.borrow_mut();
         if writer.len() <= line {
@@ -256,128 +317,43 @@ impl<'a> Traced<'a> {
         Some(store)
     }
 
+    /// A compare-and-exchange has found this word, and failed: it is a load that earlier stores of
+    /// the thread do not wait behind.
+    fn fail(&self, at: Addr, found: u64, caller: Site) {
+        self.look(at, caller);
+        if self.shared.notes_failed {
+            self.event(&mut self.shared.trace.borrow_mut(), Kind::Failed, caller);
+        }
+        if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
+            visible.locked(self.thread);
+        }
+        self.shared.note_repeat(self.thread, (at, found, caller), || self.pause.pause());
+    }
+
     #[track_caller]
     fn locked(&self, at: Addr, change: impl Fn(u64) -> Option<u64>) -> u64 {
         self.step();
         let caller = self.site(Location::caller());
         self.meet(at, false);
-        if change(self.shared.region(at).load(at, Width::B8)).is_some() {
-            self.settle(None);
-        }
-        let newest = self.shared.region(at).load(at, Width::B8);
-        let (behind, older) = self.look_behind(at, caller, |older| change(older).is_none());
-        let new = change(newest).filter(|_| older.is_none());
-        self.note_access_behind(at, new.is_some(), behind);
+        let old = self.with_buffered(at, self.shared.region(at).load(at, Width::B8));
+        let new = change(old);
+        self.note_access(at, new.is_some());
         let Some(new) = new else {
-            if older.is_none() {
-                self.look(at, caller);
-            }
-            let old = older.unwrap_or(newest);
-            self.shared.note_repeat(self.thread, (at, old, caller), || self.pause.pause());
+            self.fail(at, old, caller);
             return old;
         };
-        self.note_fence();
+        self.note_locked(new != old);
         let mut trace = self.shared.trace.borrow_mut();
-        let store = self.put(&mut trace, at, Width::B8, new);
+        let store = self.put_by(self.thread, &mut trace, (at, u64::MAX, new), Part::Alone);
         if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
             visible.locked(self.thread);
         }
         self.event(&mut trace, Kind::Locked { store }, caller);
-        newest
-    }
-}
-
-/// For compiled programs: their locked instructions run on the host between two calls, their stores
-/// may cover any bytes of a word, and their memory has contents before the machine knows it.
-impl Traced<'_> {
-    /// The next calls are made by the instruction at this address.
-    pub fn at_instruction(&self, address: u64) {
-        self.instruction.set(Some(Site::Instruction(address)));
-    }
-
-    /// Sets words from `at` on without a trace: the program had them before.
-    pub fn fill(&self, at: Addr, words: impl Iterator<Item = u64>) {
-        let region = self.shared.region(at);
-        let (first, _) = region.place(at, Width::B8);
-        (first as u32..).zip(words).for_each(|(word, value)| region.set_word(word, value));
-    }
-
-    /// Stores the bits of `mask` of an aligned word.
-    #[track_caller]
-    pub fn store_bits_of(&self, at: Addr, mask: u64, value: u64) {
-        self.step();
-        self.note_access(at, true);
-        self.meet(at, false);
-        self.settle(Some(at.line()));
-        let newest = self.shared.region(at).load(at, Width::B8);
-        let mut trace = self.shared.trace.borrow_mut();
-        let merged = newest & !mask | value & mask;
-        if let Some(store) = self.put(&mut trace, at, Width::B8, merged) {
-            self.event(&mut trace, Kind::Store { store }, self.site(Location::caller()));
+        drop(trace);
+        if new == old {
+            self.shared.note_repeat(self.thread, (at, old, caller), || self.pause.pause());
         }
-    }
-
-    /// Begins a locked instruction on one or two aligned words: returns the newest values.
-    pub fn lock(&self, at: Addr, words: usize) -> [u64; 2] {
-        self.step();
-        self.settle(None);
-        let mut found = [0; 2];
-        for (word, found) in each(at, words).zip(&mut found) {
-            self.meet(word, false);
-            *found = self.shared.region(word).load(word, Width::B8);
-        }
-        found
-    }
-
-    /// Ends it, with the new words if it stored; if not, it was a plain load. Nothing may come
-    /// between.
-    #[track_caller]
-    pub fn unlock(&self, at: Addr, words: usize, new: Option<[u64; 2]>) {
-        let caller = self.site(Location::caller());
-        each(at, words).for_each(|word| self.note_access(word, new.is_some()));
-        let Some(new) = new else {
-            each(at, words).for_each(|word| self.look(word, caller));
-            let found = self.shared.region(at).load(at, Width::B8);
-            return self
-                .shared
-                .note_repeat(self.thread, (at, found, caller), || self.pause.pause());
-        };
-        self.note_fence();
-        for (word, new) in each(at, words).zip(new) {
-            let mut trace = self.shared.trace.borrow_mut();
-            let store = self.put(&mut trace, word, Width::B8, new);
-            self.event(&mut trace, Kind::Locked { store }, caller);
-        }
-        if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
-            visible.locked(self.thread);
-        }
-    }
-
-    /// The system comes to the queue of those that sleep on this aligned word: the newest value of
-    /// the word. Schedules differ in the order of such looks, and of these and stores to the word.
-    #[track_caller]
-    pub fn look_at_queue(&self, at: Addr) -> u64 {
-        self.step();
-        self.note_access(at, true);
-        self.meet(at, false);
-        self.look(at, self.site(Location::caller()));
-        self.shared.region(at).load(at, Width::B8)
-    }
-
-    /// Waits until all earlier stores are visible, and all earlier loads are complete (`mfence`).
-    #[track_caller]
-    pub fn full_fence(&self) {
-        self.step();
-        self.note_full_fence();
-        self.note(Kind::Locked { store: None });
-        if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
-            visible.locked(self.thread);
-        }
-    }
-
-    /// Takes the run so far, where it is over before its threads are.
-    pub fn take_trace(&self) -> Trace {
-        self.shared.trace.replace(Trace::empty(self.shared.threads()))
+        old
     }
 }
 
@@ -399,31 +375,30 @@ impl Memory for Traced<'_> {
         self.step();
         let caller = self.site(Location::caller());
         self.meet(at, false);
-        let (behind, older) = self.look_behind(at, caller, |_| true);
-        self.note_access_behind(at, false, behind);
-        let value = match older {
-            Some(word) => word >> (at.offset() % 8 * 8) & width.mask(),
-            None => {
+        let (shift, mask) = (at.offset() % 8 * 8, width.mask());
+        let (bits, values) = self.shared.combining.borrow().buffered(self.thread, at);
+        let value = if bits >> shift & mask == mask {
+            self.note_access(at, false);
+            values >> shift & mask
+        } else {
+            let (behind, older) = self.look_behind(at, caller);
+            self.note_access_behind(at, false, behind);
+            let word = older.unwrap_or_else(|| {
                 self.look(at, caller);
-                self.shared.region(at).load(at, width) | self.shared.told(at, width)
-            }
+                let value = self.shared.region(at).load(at, width) | self.shared.told(at, width);
+                value << shift
+            });
+            (word & !bits | values) >> shift & mask
         };
         self.shared.note_repeat(self.thread, (at, value, caller), || self.pause.pause());
         value
     }
 
     fn store_bits(&self, at: Addr, width: Width, value: u64) {
-        self.step();
-        self.note_access(at, true);
-        self.meet(at, false);
-        if let Some(caller) = self.non_temporal.get() {
-            return self.store_nt(at, width, value, caller);
-        }
-        self.settle(Some(at.line()));
-        let mut trace = self.shared.trace.borrow_mut();
-        if let Some(store) = self.put(&mut trace, at, width, value) {
-            self.event(&mut trace, Kind::Store { store }, self.site(Location::caller()));
-        }
+        let (_, shift) = self.shared.region(at).place(at, width);
+        let word = Addr::from_bits(at.bits() & !7);
+        let (mask, value) = (width.mask() << shift, (value & width.mask()) << shift);
+        self.store_part(word, mask, value, self.part.get());
     }
 
     fn compare_exchange(&self, at: Addr, current: u64, new: u64) -> Result<u64, u64> {
@@ -444,6 +419,7 @@ impl Memory for Traced<'_> {
         if !at.is_pm() {
             self.note(Kind::FlushElsewhere);
         } else if len > 0 {
+            self.owes.set(true);
             let end = at.offset().saturating_add(len);
             assert!(end <= self.shared.pm.bytes(), "flush of {len} bytes from {at}, past the pool");
             for line in lines_of(at, len) {
@@ -455,10 +431,19 @@ impl Memory for Traced<'_> {
         }
     }
 
+    fn write(&self, at: Addr, from: &[u8]) {
+        let pieces: Vec<(Addr, u64, u64)> = pieces_of(at, from).collect();
+        let part = match self.part.get() {
+            Part::Alone => self.shared.writes.of_words(pieces.len()),
+            outer => outer,
+        };
+        self.store_pieces(pieces, part);
+    }
+
     fn write_nt(&self, at: Addr, from: &[u8]) {
-        self.non_temporal.set(Some(self.site(Location::caller())));
+        self.non_temporal.set(true);
         self.write(at, from);
-        self.non_temporal.set(None);
+        self.non_temporal.set(false);
     }
 
     fn fence(&self, fence: Fence) {
@@ -517,11 +502,13 @@ impl Space for &Traced<'_> {
     fn discard(&self, at: Addr, len: u64) {
         self.step();
         self.note_fence();
+        let part = self.shared.writes.of_words(len as usize / 8);
         for line in lines_of(at, len) {
             self.note_access(line.start(), true);
-            for word in (0..LINE_BYTES).step_by(8).map(|byte| line.start().plus(byte)) {
+            for word in each(line.start(), LINE_BYTES as usize / 8) {
                 let mut trace = self.shared.trace.borrow_mut();
-                if let Some(store) = self.put(&mut trace, word, Width::B8, 0) {
+                let zero = (word, u64::MAX, 0);
+                if let Some(store) = self.put_by(self.thread, &mut trace, zero, part) {
                     self.event(&mut trace, Kind::Store { store }, self.site(Location::caller()));
                 }
             }
@@ -566,7 +553,8 @@ impl RelocationUnit for &Traced<'_> {
                 self.note_read(source, caller);
                 let mut trace = self.shared.trace.borrow_mut();
                 let word = self.shared.region(source).load(source, Width::B8);
-                if let Some(store) = self.put(&mut trace, at, Width::B8, word) {
+                let copy = (at, u64::MAX, word);
+                if let Some(store) = self.put_by(self.thread, &mut trace, copy, Part::Alone) {
                     self.event(&mut trace, Kind::Store { store }, caller);
                 }
             }

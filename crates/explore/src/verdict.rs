@@ -95,8 +95,8 @@ impl<'a> Court<'a> {
     fn recover(&self, records: bool) -> (u32, Trace) {
         let (found, pass) =
             recover(&self.image, self.check, self.part, &[], Prefer::Least, records);
-        let by_lanes = self.options.model.buffers_stores().then(|| pass.recording.by_lanes());
-        (found, by_lanes.flatten().unwrap_or(pass.recording))
+        let by_lanes = pass.recording.by_lanes(self.options.model);
+        (found, by_lanes.unwrap_or(pass.recording))
     }
 
     fn stage(&mut self, crashes: &[Crash]) -> Option<(Vec<Arc<Trace>>, CrashPoint)> {

@@ -127,6 +127,9 @@ impl<'t> Walk<'t> {
 /// end; in the thorough mode after each store too.
 pub(crate) fn is_failure_point(trace: &Trace, event: usize, model: Model, thorough: bool) -> bool {
     let Some(next) = trace.events.get(event) else { return true };
+    if is_inside(trace, event) {
+        return false;
+    }
     let fence = matches!(
         next.kind,
         Kind::Order | Kind::Join | Kind::Drain | Kind::Locked { .. } | Kind::Output { .. }
@@ -137,4 +140,14 @@ pub(crate) fn is_failure_point(trace: &Trace, event: usize, model: Model, thorou
     // Where a store is durable at once, the image that an output promised is gone with the next.
     let told = matches!(before, Some(Kind::Output { .. })) && model.orders_all_stores();
     fence || grows || told || (stored && (thorough || model.orders_all_stores()))
+}
+
+/// Whether a write that no crash tears is under way before this event.
+fn is_inside(trace: &Trace, event: usize) -> bool {
+    let part = |event: usize| {
+        let store = trace.events.get(event)?.kind.store()?;
+        Some(trace.stores[store as usize].part)
+    };
+    let before = event.checked_sub(1).and_then(part);
+    before.zip(part(event)).is_some_and(|(before, next)| before.is_one_with(next))
 }

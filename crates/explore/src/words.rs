@@ -86,14 +86,26 @@ impl Words {
         self.words[word].get() >> shift & width.mask()
     }
 
+    /// Stores these bits of the aligned word at `at`.
     #[inline]
     #[track_caller]
-    pub(crate) fn store(&self, at: Addr, width: Width, value: u64) -> WordChange {
-        let (word, shift) = self.place(at, width);
-        let old = self.words[word].get();
-        let new = old & !(width.mask() << shift) | (value & width.mask()) << shift;
-        self.words[word].set(new);
-        WordChange { word: word as u32, old, new }
+    pub(crate) fn store_bits(&self, at: Addr, mask: u64, value: u64) -> WordChange {
+        let word = self.place_bits(at, mask);
+        let old = self.word(word);
+        let new = old & !mask | value;
+        self.set_word(word, new);
+        WordChange { word, old, new }
+    }
+
+    /// The number of the aligned word at `at`, of which these bits are accessed.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn place_bits(&self, at: Addr, mask: u64) -> u32 {
+        let end = at.offset() + u64::from((64 - mask.leading_zeros()).div_ceil(8));
+        if end > self.bytes() {
+            panic!("access to {at}, outside its region of {} bytes", self.bytes());
+        }
+        (at.offset() / 8) as u32
     }
 
     #[inline]
@@ -114,10 +126,23 @@ mod tests {
     #[test]
     fn a_narrow_store_changes_only_its_bytes() {
         let words = Words::from_bytes(&[0xff; 12]);
-        let change = words.store(Addr::pm(2), Width::B2, 0x1234);
+        let change = words.store_bits(Addr::pm(0), 0xffff_0000, 0x1234_0000);
         assert_eq!((change.old, change.new), (u64::MAX, 0xffff_ffff_1234_ffff));
         assert_eq!(words.load(Addr::pm(2), Width::B2), 0x1234);
         assert_eq!(words.load(Addr::pm(8), Width::B4), 0xffff_ffff);
+    }
+
+    #[test]
+    fn bits_of_the_last_word_are_stored_up_to_its_end() {
+        let words = Words::from_bytes(&[0xff; 12]);
+        let change = words.store_bits(Addr::pm(8), 0x00ff_ff00, 0x0012_3400);
+        assert_eq!((change.word, change.old, change.new), (1, 0xffff_ffff, 0xff12_34ff));
+    }
+
+    #[test]
+    #[should_panic(expected = "outside its region of 12 bytes")]
+    fn bits_past_the_end_are_out_of_range() {
+        Words::from_bytes(&[0; 12]).store_bits(Addr::pm(8), 0xff << 32, 1 << 32);
     }
 
     #[test]

@@ -187,30 +187,38 @@ fn a_line_to_which_recovery_stored_before_a_run_did_is_read_in_that_run() {
 }
 
 #[test]
-fn the_words_of_a_non_temporal_store_of_recovery_persist_in_any_order() {
+fn the_words_of_a_write_of_recovery_persist_in_any_order() {
     let record = [7u64.to_le_bytes(), 1u64.to_le_bytes()].concat();
-    let once = |image: &CrashImage, write: &dyn Fn()| {
-        let [data, mark] = [A, A.plus(8)].map(|at| image.load::<u64>(at));
-        if mark == 0 {
-            write();
-        }
-        Ok(10 * data + mark)
+    let found = |model, write: &dyn Fn(&CrashImage)| {
+        let options = Search { depth: 1, torn_lines: 1, ..Search::new(model) };
+        let (_, found) = found_after_nothing(&options, |image| {
+            let [data, mark] = [A, A.plus(8)].map(|at| image.load::<u64>(at));
+            if mark == 0 {
+                write(image);
+            }
+            Ok(10 * data + mark)
+        });
+        found
     };
     let all: BTreeSet<u64> = [0, 1, 70, 71].into();
-    let (_, found) = found_after_nothing(&px86(1), |image| {
-        once(image, &|| {
+    for model in Model::all() {
+        let plain = |image: &CrashImage| image.write(A, &record);
+        let past = |image: &CrashImage| {
             image.write_nt(A, &record);
             image.drain();
-        })
-    });
-    assert_eq!(found, all);
-    let (_, found) = found_after_nothing(&px86(1), |image| {
-        once(image, &|| image.together(2, |memory| memory.write_nt(A, &record)))
-    });
-    assert_eq!(found, all);
-    let (_, found) =
-        found_after_nothing(&px86(1), |image| once(image, &|| image.write(A, &record)));
-    assert_eq!(found, [0, 70, 71].into());
+        };
+        let together = |image: &CrashImage| image.together(2, |memory| memory.write(A, &record));
+        assert_eq!(found(model, &plain), all, "{model}");
+        assert_eq!(found(model, &past), all, "{model}");
+        assert_eq!(found(model, &together), all, "{model}");
+        let line = |image: &CrashImage| image.write_line(A, [7, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(found(model, &line), [0, 71].into(), "{model}");
+        let two_stores = |image: &CrashImage| {
+            image.store(A, 7u64);
+            image.store(A.plus(8), 1u64);
+        };
+        assert_eq!(found(model, &two_stores), [0, 70, 71].into(), "{model}");
+    }
 }
 
 /// The torn line of the second run is the one that recovery may tear again; that of the first run

@@ -5,9 +5,7 @@
 //! outcomes, in memory and registers, must be exactly those of the file. What a thread has read it
 //! reports as an output, so that a crash shows it.
 
-use seawall_explore::litmus::{
-    Column, Instruction, Litmus, Outcome, Place, Register, Threads, suite,
-};
+use seawall_explore::litmus::{Column, Instruction, Litmus, Outcome, Place, Register, suite};
 use seawall_explore::{
     CrashImage, CrashPoint, Kind, Model, Reached, RunError, Schedule, Schedules, Search, Trace,
     Traced, check, record, search,
@@ -25,11 +23,14 @@ fn is_x86(model: Model) -> bool {
     matches!(model, Model::Px86 | Model::Eadr)
 }
 
-fn run(memory: &Traced<'_>, code: &[Instruction], x86: bool) {
+fn run(memory: &Traced<'_>, code: &[Instruction], told: &[Register], x86: bool) {
     let registers = RefCell::new(BTreeMap::new());
     let tell = |register: Register, value: u64| {
         registers.borrow_mut().insert(register, value);
-        memory.output((u64::from(register.0) << 32) + value);
+        // An output empties the buffers of the thread.
+        if told.contains(&register) {
+            memory.output((u64::from(register.0) << 32) + value);
+        }
     };
     for step in code {
         match *step {
@@ -37,6 +38,11 @@ fn run(memory: &Traced<'_>, code: &[Instruction], x86: bool) {
             Instruction::Stream(at, value) => {
                 memory.write_nt(address(at), &u64::from(value).to_le_bytes());
             }
+            Instruction::Wide(both, value) => {
+                let word = |at: Place| (address(at), u64::MAX, u64::from(value));
+                memory.store_words(both.into_iter().map(word));
+            }
+            Instruction::Line(at, value) => memory.write_line(address(at), [value.into(); 8]),
             Instruction::Read(at, into) => tell(into, memory.load(address(at))),
             Instruction::WriteBack(at) => memory.flush(address(at), 8),
             Instruction::Flush(at) => memory.flush(address(at), 8),
@@ -62,13 +68,18 @@ fn run(memory: &Traced<'_>, code: &[Instruction], x86: bool) {
                     return;
                 }
             }
-            Instruction::Wide(..) => unreachable!("variants have none"),
         }
     }
 }
 
 /// Gives every run of the threads to `visit`.
-fn runs(threads: &Threads, model: Model, mut visit: impl FnMut(&Trace)) {
+fn runs(test: &Litmus, model: Model, mut visit: impl FnMut(&Trace)) {
+    let threads = &test.threads;
+    let registers = test.columns.iter().filter_map(|column| match column {
+        Column::Register(register) => Some(*register),
+        Column::Memory(_) => None,
+    });
+    let told: Vec<Register> = registers.collect();
     let base = Schedule { threads: threads.len(), ..Schedule::default() };
     let steps = threads.iter().map(Vec::len).sum();
     let all = Schedules {
@@ -79,9 +90,9 @@ fn runs(threads: &Threads, model: Model, mut visit: impl FnMut(&Trace)) {
         ..Schedules::new(model)
     };
     let record = |schedule: &Schedule| -> Result<Trace, RunError> {
-        let code = threads.clone();
+        let (code, told) = (threads.clone(), told.clone());
         record(Image::new(1024, 64), schedule, move |memory| {
-            run(memory, &code[memory.thread()], is_x86(model));
+            run(memory, &code[memory.thread()], &told, is_x86(model));
         })
     };
     let visit = |_: &Schedule, trace: Trace| {
@@ -122,37 +133,35 @@ fn without_locked(test: &Litmus, mut outcome: Outcome) -> Outcome {
 
 fn outcomes(test: &Litmus, model: Model) -> BTreeSet<Outcome> {
     let found = RefCell::new(BTreeSet::new());
-    for threads in test.variants() {
-        runs(&threads, model, |trace| {
-            let outputs = outputs(trace);
-            let recover = |image: &CrashImage| {
-                let column = |column: &Column| match column {
-                    Column::Memory(at) => image.load::<u64>(address(*at)),
-                    Column::Register(_) => 0,
-                };
-                Ok(test.columns.iter().map(column).collect::<Vec<u64>>())
+    runs(test, model, |trace| {
+        let outputs = outputs(trace);
+        let recover = |image: &CrashImage| {
+            let column = |column: &Column| match column {
+                Column::Memory(at) => image.load::<u64>(address(*at)),
+                Column::Register(_) => 0,
             };
-            let judge = |memory: &Vec<u64>, point: &CrashPoint| {
-                let seen = outputs.iter().zip(point.outputs.iter());
-                let told: Vec<u64> =
-                    seen.flat_map(|(all, seen)| &all[..*seen as usize]).copied().collect();
-                let value = |(column, memory): (&Column, &u64)| match column {
-                    Column::Memory(_) => Some(*memory as u32),
-                    Column::Register(register) => told
-                        .iter()
-                        .rev()
-                        .find(|number| *number >> 32 == u64::from(register.0))
-                        .map(|number| *number as u32),
-                };
-                let outcome = Outcome(test.columns.iter().zip(memory).map(value).collect());
-                found.borrow_mut().insert(without_locked(test, outcome));
-                Ok(())
+            Ok(test.columns.iter().map(column).collect::<Vec<u64>>())
+        };
+        let judge = |memory: &Vec<u64>, point: &CrashPoint| {
+            let seen = outputs.iter().zip(point.outputs.iter());
+            let told: Vec<u64> =
+                seen.flat_map(|(all, seen)| &all[..*seen as usize]).copied().collect();
+            let value = |(column, memory): (&Column, &u64)| match column {
+                Column::Memory(_) => Some(*memory as u32),
+                Column::Register(register) => told
+                    .iter()
+                    .rev()
+                    .find(|number| *number >> 32 == u64::from(register.0))
+                    .map(|number| *number as u32),
             };
-            let options = Search { thorough: true, torn_lines: 8, ..Search::new(model) };
-            let outcome = search(trace, &options, &check(recover, judge));
-            assert_eq!(outcome.reached, Reached::Complete, "{}", test.id);
-        });
-    }
+            let outcome = Outcome(test.columns.iter().zip(memory).map(value).collect());
+            found.borrow_mut().insert(without_locked(test, outcome));
+            Ok(())
+        };
+        let options = Search { thorough: true, torn_lines: 8, ..Search::new(model) };
+        let outcome = search(trace, &options, &check(recover, judge));
+        assert_eq!(outcome.reached, Reached::Complete, "{}", test.id);
+    });
     found.into_inner()
 }
 

@@ -33,6 +33,18 @@ pub(crate) fn outcomes_under(test: &Litmus, rules: Rules) -> BTreeSet<Outcome> {
     found
 }
 
+/// The word of a store that writes its whole line, as one.
+const WHOLE_LINE: u8 = 8;
+
+/// Whether a store to this word of a line stores to the place, which is of that line.
+fn is_of(word: u8, at: Place) -> bool {
+    word == at.word || word == WHOLE_LINE
+}
+
+fn overlap(one: Place, other: Place) -> bool {
+    one.line == other.line && (is_of(one.word, other) || is_of(other.word, one))
+}
+
 /// The outcome of a memory and registers.
 fn outcome(test: &Litmus, memory: impl Fn(Place) -> Value, registers: &[Option<Value>]) -> Outcome {
     let value = |column: &Column| match *column {

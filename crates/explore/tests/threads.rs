@@ -6,6 +6,8 @@ use seawall_explore::{
     Traced, TurnsName, check, record, search,
 };
 use seawall_memory::{Addr, Image, Memory, MemoryExt, Space};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 const A: Addr = Addr::pm(64);
@@ -140,26 +142,59 @@ fn a_non_temporal_store_may_be_seen_after_a_flag_that_was_stored_later() {
     assert!(turns.contains('l'), "{turns}");
 }
 
+/// The values that a crash may leave of the first and the last word of what is written to `A`.
+fn left(model: Model, write: fn(&Traced<'_>)) -> BTreeSet<[u64; 2]> {
+    let found = RefCell::new(BTreeSet::new());
+    let recover = |image: &CrashImage| {
+        found.borrow_mut().insert([A, A.plus(56)].map(|at| image.load::<u64>(at)));
+        Ok(())
+    };
+    explore((1, Schedules::new(model)), write, recover, |(), _| Ok(())).expect("the run ends");
+    found.into_inner()
+}
+
 #[test]
-fn words_of_one_non_temporal_write_persist_in_any_order_and_those_of_a_plain_one_do_not() {
-    fn write(memory: &Traced<'_>, non_temporal: bool) {
-        let mut record = [7u8; 64];
-        record[56..].copy_from_slice(&1u64.to_le_bytes());
-        if non_temporal {
-            memory.write_nt(A, &record);
-            memory.drain();
-        } else {
-            memory.write(A, &record);
+fn the_words_of_one_write_persist_in_any_order_and_a_direct_store_is_whole() {
+    const WORDS: [u64; 8] = [7, 7, 7, 7, 7, 7, 7, 1];
+    fn record() -> Vec<u8> {
+        WORDS.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+    let all: BTreeSet<[u64; 2]> = [[0, 0], [0, 1], [7, 0], [7, 1]].into();
+    for model in Model::all() {
+        let plain = |memory: &Traced<'_>| {
+            memory.write(A, &record());
             memory.persist(A, 64);
-        }
+        };
+        assert_eq!(left(model, plain), all, "{model}");
+        let past = |memory: &Traced<'_>| {
+            memory.write_nt(A, &record());
+            memory.drain();
+        };
+        assert_eq!(left(model, past), all, "{model}");
+        let direct = |memory: &Traced<'_>| {
+            memory.write_line(A, WORDS);
+            memory.drain();
+        };
+        assert_eq!(left(model, direct), [[0, 0], [7, 1]].into(), "{model}");
+        let ordered = |memory: &Traced<'_>| {
+            memory.store(A, 7u64);
+            memory.store(A.plus(56), 1u64);
+            memory.persist(A, 64);
+        };
+        assert_eq!(left(model, ordered), [[0, 0], [7, 0], [7, 1]].into(), "{model}");
     }
-    let torn = |found: [u64; 2], _: &[u64]| found[1] == 1 && found[0] == 0;
-    for model in [Model::Px86, Model::Eadr] {
-        let how = (1, Schedules::new(model));
-        let words = [A, A.plus(56)];
-        assert!(shown(how.clone(), |memory| write(memory, true), words, torn).is_some());
-        assert_eq!(shown(how, |memory| write(memory, false), words, torn), None);
-    }
+}
+
+#[test]
+fn a_locked_instruction_that_leaves_its_word_lets_a_loop_wait() {
+    let lock = |memory: &Traced<'_>| {
+        let word = Addr::dram(0);
+        while memory.swap(word, 1) == 1 {}
+        put(memory, A.plus(64 * memory.thread() as u64), 1);
+        memory.swap(word, 0);
+    };
+    let torn = |found: [u64; 2], _: &[u64]| found[0] > 1;
+    assert_eq!(shown((2, px86(2, 0)), lock, [A, B], torn), None);
 }
 
 #[test]

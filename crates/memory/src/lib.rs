@@ -48,6 +48,7 @@ pub use handles::{FlushBy, Handles, RecentStores, StoreSource};
 pub use image::Image;
 pub use model::{Model, UnknownModel};
 pub use process::Process;
+pub use ranges::pieces_of;
 pub use seam::{Fence, Memory};
 pub use slots::{SlotTaken, ThreadSlot, ThreadSlots};
 pub use word::{Width, Word};

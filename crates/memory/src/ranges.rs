@@ -40,6 +40,19 @@ pub(crate) fn write_nt<M: Memory>(memory: &M, at: Addr, from: &[u8]) {
     memory.flush(at, from.len() as u64);
 }
 
+/// The accesses of a write of these bytes at `at`, in address order: whole words, and at the ends the
+/// widest aligned accesses that fit. Each is the address of its aligned word, the bits of it that are
+/// written, and their values.
+pub fn pieces_of(at: Addr, bytes: &[u8]) -> impl Iterator<Item = (Addr, u64, u64)> {
+    pieces(at, bytes.len()).map(|(at, width, range)| {
+        let mut value = [0; 8];
+        value[..range.len()].copy_from_slice(&bytes[range]);
+        let skipped = at.bits() % 8;
+        let word = Addr::from_bits(at.bits() - skipped);
+        (word, width.mask() << (8 * skipped), u64::from_le_bytes(value) << (8 * skipped))
+    })
+}
+
 /// Cuts `len` bytes at `at` into aligned accesses, the widest first possible, in address order.
 fn pieces(at: Addr, len: usize) -> impl Iterator<Item = (Addr, Width, Range<usize>)> {
     let mut done = 0;
@@ -64,6 +77,25 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn the_pieces_of_a_write_hold_its_bytes_and_no_others(
+            offset in 0usize..64, bytes in prop::collection::vec(1u8.., 0..200),
+        ) {
+            let mut found = [0u8; 272];
+            for (at, mask, value) in pieces_of(Addr::pm(offset as u64), &bytes) {
+                let at = at.offset() as usize;
+                assert!(at.is_multiple_of(8));
+                for (n, (mask, value)) in mask.to_le_bytes().iter().zip(value.to_le_bytes()).enumerate() {
+                    let is_free = found[at + n] == 0;
+                    assert!(if *mask == 0xff { is_free } else { *mask == 0 && value == 0 });
+                    found[at + n] |= value;
+                }
+            }
+            let mut expected = [0u8; 272];
+            expected[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            prop_assert_eq!(found, expected);
+        }
+
         #[test]
         fn the_pieces_cover_each_byte_once_with_aligned_accesses(
             offset in 0u64..64, len in 0usize..200,

@@ -49,8 +49,9 @@ seam! {
     /// program: a machine panics on them. No method returns an error: memory does not.
     ///
     /// **What survives a crash.** Stores reach persistence in an order that the machine chooses,
-    /// within what [`Fence`] says. An aligned access of up to 8 bytes is never torn. A longer
-    /// [`write`](Memory::write) may be torn at every 8-byte boundary. DRAM addresses never survive
+    /// within what [`Fence`] says. An aligned access of up to 8 bytes is never torn. Of a longer
+    /// [`write`](Memory::write) a crash may keep any of the words of 8 bytes, whatever their order
+    /// in memory, and lose the others. DRAM addresses never survive
     /// and read as zero afterwards.
     ///
     /// **Doors.** What only some machines have is behind a method that returns `None` elsewhere:
@@ -135,7 +136,9 @@ seam! {
         /// load of its own.
         fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8];
 
-        /// Writes `from` at `at`, of any alignment; a crash may tear it at every 8-byte boundary.
+        /// Writes `from` at `at`, of any alignment; a crash may keep any of its words of 8 bytes. What
+        /// is not a whole word, at its ends, is written by the widest aligned accesses that fit, in
+        /// order of address.
         fn write(&self, at: Addr, from: &[u8]);
 
         /// Writes `from` at `at` past the caches where the machine can (`movnti`): needs no

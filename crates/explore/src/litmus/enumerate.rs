@@ -14,6 +14,7 @@ use super::language::{Column, Instruction, Litmus, Place, Register, Threads};
 use super::outcome::{Outcome, Value};
 use crate::models::order::PersistOrder;
 use crate::models::{Act, State, Step, Target};
+use crate::wide::Part;
 use seawall_memory::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +34,12 @@ struct Move {
 enum Kind {
     /// The instruction does the only thing that it can do.
     Run,
-    /// It loads what the store of this number left, and stores nothing.
+    /// It loads what the store of this number left.
     Load(u32),
+    /// It loads what is in the thread's write-combining list.
+    Forward,
+    /// It compares, and stores nothing.
+    Fail,
     /// It was run before, and its non-temporal store leaves for memory.
     Leave,
 }
@@ -147,8 +152,19 @@ impl Machine {
     }
 
     fn newest(&self, at: Place) -> Value {
-        let mut stores = self.stores.iter().rev();
-        stores.find(|(place, _)| *place == at).map_or(0, |(_, value)| *value)
+        self.newest_store(at).1
+    }
+
+    /// What a locked operation finds: the number of the newest store to the word, and the value.
+    fn newest_store(&self, at: Place) -> (u32, Value) {
+        let found = self.stores.iter().rposition(|(place, _)| *place == at);
+        found.map_or((0, 0), |number| (number as u32 + 1, self.stores[number].1))
+    }
+
+    /// What the thread's write-combining list has of the word.
+    fn combined(&self, thread: usize, at: Place) -> Option<Value> {
+        let own = self.combining[thread].iter().rev();
+        own.clone().find(|(_, place, _)| overlap(*place, at)).map(|(_, _, value)| *value)
     }
 
     fn combines(&self, thread: usize, line: u8) -> bool {
@@ -172,6 +188,23 @@ impl Machine {
         found
     }
 
+    /// The thread loads the word as the move says; returns the value.
+    fn load(&mut self, thread: usize, at: Place, kind: Kind) -> Value {
+        let (from, combined) = match kind {
+            Kind::Load(from) => (from, None),
+            _ => (self.newest_store(at).0, self.combined(thread, at)),
+        };
+        let value = combined.unwrap_or_else(|| {
+            let (line, word) = (u32::from(at.line), word(at));
+            self.act(thread, Act::Load { line, word, from: Some(from) });
+            from.checked_sub(1).map_or(0, |from| self.stores[from as usize].1)
+        });
+        if kind == Kind::Fail {
+            self.act(thread, Act::Failed);
+        }
+        value
+    }
+
     fn act(&mut self, thread: usize, act: Act) {
         self.state.follow(Step { thread: thread as u16, act });
     }
@@ -189,6 +222,24 @@ impl Machine {
         self.act(thread, act(Target::of_line(at.line.into(), word(at))));
         self.stores.push((at, value));
     }
+
+    /// The stores of a whole line, as one.
+    fn append_line(&mut self, thread: usize, (first, value): (Place, Value)) {
+        let part = Part::Whole(self.stores.len() as u32);
+        for at in first.words_of_line() {
+            let target = Target { part, ..Target::of_line(at.line.into(), word(at)) };
+            self.act(thread, Act::StoreNt(target));
+            self.stores.push((at, value));
+        }
+    }
+}
+
+/// The word that stands for all of a line.
+const WHOLE_LINE: u8 = 8;
+
+fn overlap(one: Place, other: Place) -> bool {
+    let is_whole = one.word == WHOLE_LINE || other.word == WHOLE_LINE;
+    one.line == other.line && (one.word == other.word || is_whole)
 }
 
 /// A word's number: words of different lines differ.
@@ -255,12 +306,13 @@ impl Walk<'_> {
         lines(one).any(|line| lines(other).any(|other| other == line))
     }
 
-    /// True if the move adds to x86's list of stores.
+    /// True if the move adds to x86's list of stores, or comes to know all of it.
     fn stores(&self, one: Move) -> bool {
         match (self.step(one), one.kind) {
             (_, Kind::Leave) => true,
             (Instruction::Write(..) | Instruction::Add(..), _) => true,
-            (Instruction::Exchange { .. }, kind) => kind == Kind::Run,
+            // One that fails looks at the end of the list.
+            (Instruction::Exchange { .. }, _) => true,
             _ => false,
         }
     }
@@ -291,7 +343,7 @@ impl Walk<'_> {
         }
         let combining = &machine.combining[thread];
         for (number, (at, place, _)) in combining.iter().enumerate() {
-            if combining[..number].iter().all(|(_, earlier, _)| earlier != place) {
+            if !combining[..number].iter().any(|(_, earlier, _)| overlap(*earlier, *place)) {
                 moves.push(Move { thread, at: *at, kind: Kind::Leave });
             }
         }
@@ -301,32 +353,32 @@ impl Walk<'_> {
     /// What the thread's next instruction may do; nothing if it has to wait.
     fn kinds(&self, machine: &Machine, thread: usize, step: Instruction) -> Vec<Kind> {
         let quiet = machine.combining[thread].is_empty();
-        let loads = |at: Place, but: Option<Value>| {
-            let readable = machine.readable(thread, at).into_iter();
-            let other = readable.filter(move |(_, value)| Some(*value) != but);
-            other.map(|(from, _)| Kind::Load(from)).collect::<Vec<Kind>>()
-        };
         match step {
             Instruction::Stream(..)
+            | Instruction::Line(..)
             | Instruction::WriteBack(_)
             | Instruction::If(..)
             | Instruction::Strand => vec![Kind::Run],
-            Instruction::Write(at, _)
-            | Instruction::Read(at, _)
-            | Instruction::Exchange { at, .. }
-            | Instruction::Flush(at)
+            Instruction::Write(at, _) | Instruction::Flush(at)
                 if machine.combines(thread, at.line) =>
             {
                 Vec::new()
             }
             Instruction::Write(..) | Instruction::Flush(_) => vec![Kind::Run],
-            Instruction::Read(at, _) => loads(at, None),
+            Instruction::Read(at, _) if machine.combined(thread, at).is_some() => {
+                vec![Kind::Forward]
+            }
+            Instruction::Read(at, _) => {
+                let readable = machine.readable(thread, at).into_iter();
+                readable.map(|(from, _)| Kind::Load(from)).collect()
+            }
             Instruction::Exchange { at, old, .. } => {
-                let mut kinds = loads(at, Some(old));
-                if quiet && machine.newest(at) == old {
-                    kinds.push(Kind::Run);
+                let found = machine.combined(thread, at).unwrap_or_else(|| machine.newest(at));
+                match found == old {
+                    false => vec![Kind::Fail],
+                    true if quiet => vec![Kind::Run],
+                    true => Vec::new(),
                 }
-                kinds
             }
             _ if quiet => vec![Kind::Run],
             _ => Vec::new(),
@@ -342,20 +394,21 @@ impl Walk<'_> {
             let list = &mut after.combining[thread];
             let number = list.iter().position(|(at, ..)| *at == one.at).expect("it is there");
             let (_, at, value) = list.remove(number);
-            after.append(thread, (at, value), Act::StoreNt);
+            match at.word {
+                WHOLE_LINE => after.append_line(thread, (at, value)),
+                _ => after.append(thread, (at, value), Act::StoreNt),
+            }
             taken.leaves = true;
             return (after, taken, true);
         }
         after.next[thread] += 1;
         let mut brings = false;
-        if let Kind::Load(from) = one.kind {
+        if let Kind::Load(_) | Kind::Forward | Kind::Fail = one.kind {
             let (at, into) = match step {
                 Instruction::Read(at, into) | Instruction::Exchange { at, into, .. } => (at, into),
                 _ => unreachable!("only these load"),
             };
-            let value = from.checked_sub(1).map_or(0, |from| machine.stores[from as usize].1);
-            let (line, word) = (u32::from(at.line), word(at));
-            after.act(thread, Act::Load { line, word, from: Some(from) });
+            let value = after.load(thread, at, one.kind);
             after.set(into, value);
             taken.read = Some(value);
             brings = self.test.columns.contains(&Column::Register(into));
@@ -364,6 +417,14 @@ impl Walk<'_> {
         match step {
             Instruction::Stream(at, value) if self.rules.x86 => {
                 after.combining[thread].push((one.at, at, value));
+            }
+            Instruction::Line(at, value) if self.rules.x86 => {
+                let line = Place { word: WHOLE_LINE, ..at };
+                after.combining[thread].push((one.at, line, value));
+            }
+            Instruction::Line(at, value) => {
+                after.append_line(thread, (at, value));
+                brings = true;
             }
             Instruction::Write(at, value) | Instruction::Stream(at, value) => {
                 after.append(thread, (at, value), Act::Store);

@@ -13,6 +13,13 @@ pub struct Place {
     pub word: u8,
 }
 
+impl Place {
+    /// All words of its line.
+    pub fn words_of_line(self) -> impl Iterator<Item = Place> {
+        (0..8).map(move |word| Place { word, ..self })
+    }
+}
+
 /// A register, numbered in order of first use in the file. It belongs to one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Register(pub u8);
@@ -26,6 +33,8 @@ pub enum Instruction {
     Wide([Place; 2], Value),
     /// `NT x v`
     Stream(Place, Value),
+    /// `M64 x v`: all words of the line, of which the place is the first.
+    Line(Place, Value),
     /// `R x r`
     Read(Place, Register),
     /// `FAA x n` or `FAA x n r`; what was there goes to the register.
@@ -222,6 +231,9 @@ impl Litmus {
                 format!("W2 {} {} {value}", place(first), place(second))
             }
             Instruction::Stream(at, value) => format!("NT {} {value}", place(at)),
+            Instruction::Line(at, value) => {
+                format!("M64 {} {value}", self.lines[usize::from(at.line)])
+            }
             Instruction::Read(at, into) => format!("R {} {}", place(at), name(into)),
             Instruction::Add(at, by, None) => format!("FAA {} {by}", place(at)),
             Instruction::Add(at, by, Some(into)) => {
@@ -275,6 +287,7 @@ impl Instruction {
             | Instruction::WriteBack(at)
             | Instruction::Flush(at) => vec![at],
             Instruction::Wide(both, _) => both.to_vec(),
+            Instruction::Line(at, _) => at.words_of_line().collect(),
             _ => Vec::new(),
         }
     }

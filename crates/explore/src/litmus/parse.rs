@@ -21,7 +21,7 @@ pub const COLUMNS_MAX: usize = 12;
 pub const WIDE_MAX: usize = 4;
 
 const KEYS: &str = "title, source, note, thread, memory, question";
-const INSTRUCTIONS: &str = "W x v, W2 x.a x.b v, NT x v, R x r, FAA x n [r], CAS x old new r, \
+const INSTRUCTIONS: &str = "W x v, W2 x.a x.b v, NT x v, M64 x v, R x r, FAA x n [r], CAS x old new r, \
                             CO x, CF x, SF, MF, PB, DF, NS, JS, IF r v";
 
 /// Why a litmus file cannot be used.
@@ -200,6 +200,17 @@ impl<'a> Reader<'a> {
                 Instruction::Wide(both, number(value)?)
             }
             ["NT", at, value] => Instruction::Stream(self.store(at)?, number(value)?),
+            ["M64", line, value] => {
+                if line.contains('.') {
+                    let line = shown(line);
+                    return Err(format!("M64 writes a whole line; name the line of {line} only"));
+                }
+                let first = self.place(line)?;
+                for at in first.words_of_line() {
+                    self.note_stored(at);
+                }
+                Instruction::Line(first, number(value)?)
+            }
             ["R", at, into] => Instruction::Read(self.place(at)?, self.set(into)?),
             ["FAA", at, by] => Instruction::Add(self.store(at)?, number(by)?, None),
             ["FAA", at, by, into] => {
@@ -278,10 +289,14 @@ impl<'a> Reader<'a> {
 
     fn store(&mut self, name: &str) -> Result<Place, String> {
         let place = self.place(name)?;
+        self.note_stored(place);
+        Ok(place)
+    }
+
+    fn note_stored(&mut self, place: Place) {
         if !self.stored.contains(&place) {
             self.stored.push(place);
         }
-        Ok(place)
     }
 
     /// The register that the current thread reads into.

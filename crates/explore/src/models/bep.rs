@@ -14,6 +14,7 @@
 //! Conflicts are seen by line, as caches see them. A locked operation is a load and a store; it is
 //! no barrier. DRAM carries no order. Visibility is sequentially consistent.
 
+use super::lanes::Lanes;
 use super::order::{NodeId, PersistOrder};
 use super::threads::PerThread;
 use super::{Act, Persistency, Step, Target};
@@ -39,6 +40,7 @@ pub(super) struct Bep {
     threads: PerThread<Thread>,
     /// The thread that stored to each line last, and all that it had done by then.
     writers: FxHashMap<LineIndex, (u16, NodeId)>,
+    lanes: Lanes,
 }
 
 impl Bep {
@@ -89,19 +91,23 @@ impl Bep {
         own.last = None;
     }
 
-    fn store(&mut self, thread: u16, line: LineIndex, order: &mut PersistOrder) {
+    fn store(&mut self, thread: u16, target: Target, order: &mut PersistOrder) {
+        let line = target.line;
         self.conflict(thread, line, order);
         let own = self.threads.of(thread);
         let node = match own.last {
-            Some((node, last)) if last == line => node,
+            Some((node, last)) if last == line && !Lanes::have(target) => node,
             _ => {
-                let node = order.node(own.base.as_slice());
+                let node = match Lanes::have(target) {
+                    true => self.lanes.node(target, own.base.as_slice(), order),
+                    false => order.node(own.base.as_slice()),
+                };
                 own.done = Some(join(order, own.done, node));
                 own.last = Some((node, line));
                 node
             }
         };
-        order.store(node, line);
+        order.store(node, target.log);
         let done = own.done.expect("it has stored");
         self.writers.insert(line, (thread, done));
     }
@@ -121,11 +127,14 @@ impl Persistency for Bep {
             Act::Order | Act::FullFence => self.barrier(thread),
             Act::Join => self.join_strands(thread, order),
             Act::Drain => self.drain(thread, order),
-            Act::Load { line, .. } => self.conflict(thread, line, order),
+            Act::Load { line, .. } => {
+                self.lanes.see(line, order);
+                self.conflict(thread, line, order);
+            }
             _ => {}
         }
-        if let Some(Target { log: line, .. }) = act.stores() {
-            self.store(thread, line, order);
+        if let Some(target) = act.stores() {
+            self.store(thread, target, order);
         }
     }
 

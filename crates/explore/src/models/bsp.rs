@@ -10,21 +10,32 @@
 //! one anywhere: after a number of stores, at a conflict, when the log is full, or when a cache
 //! evicts a line. So any store may be the last of its epoch, and a program is promised only a cut.
 //!
-//! That is [`bep`](super::bep) with a barrier after every store; its head defines conflicts, by
+//! That is [`bep`](super::bep) with a barrier after every write; its head defines conflicts, by
 //! line. Programs need no persistency calls: they get strict persistency, buffered.
 
 use super::bep::Bep;
 use super::order::PersistOrder;
 use super::{Act, Persistency, Step};
+use crate::wide::Part;
 
 #[derive(Clone, Default)]
-pub(super) struct Bsp(Bep);
+pub(super) struct Bsp {
+    bep: Bep,
+    /// The write that is being made, and its thread: its barrier comes when something else happens.
+    write: Option<(u16, Part)>,
+}
 
 impl Persistency for Bsp {
     fn follow(&mut self, step: Step, order: &mut PersistOrder) {
-        self.0.follow(step, order);
-        if step.act.stores().is_some() {
-            self.0.follow(Step { act: Act::Order, ..step }, order);
+        let write = step.act.stores().map(|target| (step.thread, target.part));
+        if let Some((thread, _)) = self.write.take_if(|last| Some(*last) != write) {
+            self.bep.follow(Step { thread, act: Act::Order }, order);
+        }
+        self.bep.follow(step, order);
+        match write {
+            Some((_, part)) if part.is_torn() => self.write = write,
+            Some(_) => self.bep.follow(Step { act: Act::Order, ..step }, order),
+            None => {}
         }
     }
 

@@ -11,10 +11,10 @@
 //! A crash leaves the stores that the barriers waited for, and any of the others that is closed
 //! under this order.
 
+use super::lanes::Lanes;
 use super::order::{NodeId, PersistOrder};
 use super::threads::PerThread;
 use super::{Act, Persistency, Step, Target};
-use crate::words::LineIndex;
 use rustc_hash::FxHashMap;
 
 #[derive(Clone, Default)]
@@ -35,6 +35,7 @@ struct Thread {
 pub(super) struct Epoch {
     threads: PerThread<Thread>,
     words: FxHashMap<u32, Word>,
+    lanes: Lanes,
 }
 
 impl Epoch {
@@ -50,15 +51,18 @@ impl Epoch {
         self.threads.of(thread).loads.push(node);
     }
 
-    fn store(&mut self, thread: u16, line: LineIndex, word: u32, order: &mut PersistOrder) {
+    fn store(&mut self, thread: u16, target: Target, order: &mut PersistOrder) {
         let own = self.threads.of(thread);
-        let node = order.node(own.barrier.as_slice());
+        let node = match Lanes::have(target) {
+            true => self.lanes.node(target, own.barrier.as_slice(), order),
+            false => order.node(own.barrier.as_slice()),
+        };
         own.stores.push(node);
-        let last = self.words.entry(word).or_default();
+        let last = self.words.entry(target.word).or_default();
         for before in last.loads.drain(..).chain(last.store.replace(node)) {
             order.precede(before, node);
         }
-        order.store(node, line);
+        order.store(node, target.log);
     }
 
     fn barrier(&mut self, thread: u16, order: &mut PersistOrder) {
@@ -75,11 +79,14 @@ impl Persistency for Epoch {
         let Step { thread, act } = step;
         match act {
             Act::Order | Act::Join | Act::Drain | Act::FullFence => self.barrier(thread, order),
-            Act::Load { word, .. } => self.load(thread, word, order),
+            Act::Load { line, word, .. } => {
+                self.lanes.see(line, order);
+                self.load(thread, word, order);
+            }
             _ => {}
         }
-        if let Some(Target { log: line, word, .. }) = act.stores() {
-            self.store(thread, line, word, order);
+        if let Some(target) = act.stores() {
+            self.store(thread, target, order);
         }
     }
 

@@ -3,7 +3,7 @@
 //! (POPL'22).
 //!
 //! - The stores of a line persist in order; lines are independent of each other. An aligned store
-//!   of up to 8 bytes never tears; wider writes are several stores.
+//!   of up to 8 bytes never tears; the words of a [wider](crate::wide) one have no order.
 //! - `clwb` and `clflushopt` leave a debt of the thread: what it has seen of the line. The next
 //!   `sfence`, `mfence` or successful locked operation of the same thread pays its debts: they are
 //!   durable from then on. A fence alone makes nothing durable, nor does a write-back.
@@ -12,25 +12,27 @@
 //!   buffer, where other threads do not see it. When it leaves for other threads, the caller of the
 //!   model decides. For a crash it may have left at any moment since it was made: in a recorded run
 //!   the words of its line persist on their own, and only the other stores of the line are ordered
-//!   among each other, and before it.
-//! - A locked operation that fails is a plain load and pays no debts, as in PLDI'21. (Taken as a
-//!   fence, which the vendor's manual suggests, fewer images would be allowed.)
+//!   among each other, and before it. A load by the same thread orders nothing.
+//! - A locked operation that fails waits until the thread's earlier stores are visible, as every
+//!   locked one does, but pays no debts, as in PLDI'21. (Taken as a fence for write-backs too, which
+//!   the vendor's manual suggests, fewer images would be allowed.)
 //!
 //! So a line may keep any number of its stores between what is durable and what was stored.
 
+use super::lanes::Lanes;
 use super::order::{NodeId, PersistOrder};
 use super::views::{Place, Views};
 use super::{Act, Persistency, Step, Target};
+use crate::wide::Part;
 use crate::words::LineIndex;
-use rustc_hash::FxHashMap;
 
 #[derive(Clone, Default)]
 pub(super) struct Px86 {
     views: Views,
     /// All stores to lines that persist whole: they have no order but that of their lines.
     all: Option<NodeId>,
-    /// Of each line whose words persist on their own, what later stores to it come after.
-    last: FxHashMap<LineIndex, NodeId>,
+    /// The order in the lines whose words persist on their own.
+    lanes: Lanes,
     /// Non-temporal stores to these lines that may still be in a buffer.
     combining: Vec<Combined>,
 }
@@ -40,17 +42,16 @@ struct Combined {
     thread: u16,
     line: LineIndex,
     word: u32,
+    part: Part,
     node: NodeId,
 }
 
 impl Px86 {
     fn store(&mut self, thread: u16, target: Target, order: &mut PersistOrder) {
-        let node = match target.is_lane {
+        let node = match Lanes::have(target) {
             true => {
                 self.leave(target.line, order, |store| store.thread == thread);
-                let node = self.in_line(target, order);
-                self.last.insert(target.line, node);
-                node
+                self.lanes.node(target, &[], order)
             }
             false => *self.all.get_or_insert_with(|| order.node(&[])),
         };
@@ -60,20 +61,18 @@ impl Px86 {
 
     fn store_nt(&mut self, thread: u16, target: Target, order: &mut PersistOrder) {
         if target.is_lane {
-            let node = self.in_line(target, order);
+            let node = match self.combining.last() {
+                Some(last) if last.part.is_one_with(target.part) => last.node,
+                _ => self.lanes.apart(target, &[], order),
+            };
             order.store(node, target.log);
             self.views.store(thread, target);
-            let Target { line, word, .. } = target;
-            self.combining.push(Combined { thread, line, word, node });
+            let Target { line, word, part, .. } = target;
+            self.combining.push(Combined { thread, line, word, part, node });
         } else {
             self.store(thread, target, order);
         }
         self.views.write_back(thread, target.line);
-    }
-
-    /// A node after the last store of the line.
-    fn in_line(&self, target: Target, order: &mut PersistOrder) -> NodeId {
-        order.node(self.last.get(&target.line).map_or(&[], std::slice::from_ref))
     }
 
     /// These non-temporal stores to the line have left: later stores to it come after them.
@@ -88,13 +87,13 @@ impl Px86 {
             return;
         }
         let left = self.combining.iter().filter(|store| leaves(store)).map(|store| store.node);
-        let before: Vec<NodeId> = left.chain(self.last.get(&line).copied()).collect();
-        self.last.insert(line, order.node(&before));
+        self.lanes.put_before(line, left, order);
         self.combining.retain(|store| !leaves(store));
     }
 
     fn load(&mut self, thread: u16, line: LineIndex, word: u32, order: &mut PersistOrder) {
-        self.leave(line, order, |store| store.thread == thread || store.word == word);
+        self.lanes.see(line, order);
+        self.leave(line, order, |store| store.thread != thread && store.word == word);
     }
 
     fn fence(&mut self, thread: u16, order: &mut PersistOrder) {
@@ -126,6 +125,7 @@ impl Persistency for Px86 {
             }
             Act::Order | Act::Join | Act::Drain => self.fence(thread, order),
             Act::Strand => {}
+            Act::Failed => self.views.full_fence(thread, true),
             Act::FullFence => {
                 self.views.full_fence(thread, false);
                 self.fence(thread, order);

@@ -31,7 +31,7 @@ struct State {
 impl State {
     fn memory(&self, at: Place, has: impl Fn(Event) -> bool) -> Value {
         let stores = self.lines[usize::from(at.line)].iter().rev();
-        let mut there = stores.filter(|(event, word, _)| *word == at.word && has(*event));
+        let mut there = stores.filter(|(event, word, _)| super::is_of(*word, at) && has(*event));
         there.next().map_or(0, |(_, _, value)| *value)
     }
 
@@ -62,6 +62,9 @@ impl State {
         match step {
             Instruction::Write(at, value) | Instruction::Stream(at, value) => {
                 self.store(thread, at, value);
+            }
+            Instruction::Line(at, value) => {
+                self.store(thread, Place { word: super::WHOLE_LINE, ..at }, value);
             }
             Instruction::Read(at, into) => drop(self.load(thread, at, Some(into))),
             Instruction::Add(at, by, into) => {

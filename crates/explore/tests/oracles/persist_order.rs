@@ -80,7 +80,8 @@ struct State {
 impl State {
     fn read(&self, at: Place, present: Set) -> Value {
         let line = self.lines[usize::from(at.line)].iter().rev();
-        let mut there = line.filter(|(bit, word, _)| present >> bit & 1 == 1 && *word == at.word);
+        let is_there = |bit: u32, word| present >> bit & 1 == 1 && super::is_of(word, at);
+        let mut there = line.filter(|(bit, word, _)| is_there(*bit, *word));
         there.next().map_or(0, |(_, _, value)| *value)
     }
 
@@ -149,10 +150,15 @@ impl State {
         match rules {
             Rules::Strict => self.durable |= 1 << bit,
             Rules::Epoch { .. } => {
-                for carried in [&self.loads, &self.stores] {
-                    before |= carried.get(&at).copied().unwrap_or(0);
+                let words = at.words_of_line().filter(|word| super::overlap(*word, at));
+                let words: Vec<Place> = words.collect();
+                for word in &words {
+                    before |= self.loads.get(word).copied().unwrap_or(0);
+                    before |= self.stores.get(word).copied().unwrap_or(0);
                 }
-                *self.stores.entry(at).or_default() |= before | 1 << bit;
+                for word in words {
+                    *self.stores.entry(word).or_default() |= before | 1 << bit;
+                }
                 self.threads[thread].recent |= before | 1 << bit;
             }
             Rules::Lines | Rules::Strands => before |= self.threads[thread].depends,
@@ -174,6 +180,10 @@ impl State {
         match step {
             Instruction::Write(at, value) | Instruction::Stream(at, value) => {
                 self.store(rules, thread, bit, (at, value));
+            }
+            Instruction::Line(at, value) => {
+                let line = Place { word: super::WHOLE_LINE, ..at };
+                self.store(rules, thread, bit, (line, value));
             }
             Instruction::Read(at, into) => {
                 let value = self.load(rules, thread, at);

@@ -9,12 +9,12 @@
 //!   buffer, only when nothing is owed;
 //! - a non-temporal store leaves for the thread's write-combining list, and that at any time for
 //!   memory, but after those of the same word; then it is owed like a store that was written back.
-//!   Entries of its line, sfence, mfence and locked operations wait for that;
-//! - a compare-exchange that fails is a load.
+//!   Stores and flushes of its line, sfence, mfence and locked operations wait for that;
+//! - a compare-exchange that fails is a load that runs with an empty buffer.
 //!
 //! A load runs at once, from the newest store of the thread that is on its way or from memory, and
 //! leaves a mark in the buffer: what it read counts as told when the mark leaves, after all that
-//! stands before it, and after the non-temporal stores of its line.
+//! stands before it.
 //! With batteries (eADR) coherent memory is what persists.
 
 use seawall_explore::litmus::{Instruction, Litmus, Outcome, Place, Register, Threads, Value};
@@ -27,7 +27,7 @@ enum Entry {
     Flush(u8),
     WriteBack(u8),
     Fence,
-    Told(Register, Value, u8),
+    Told(Register, Value),
 }
 
 /// Whether `later` must stay in the buffer as long as `earlier` does.
@@ -78,7 +78,8 @@ impl State {
 
     fn read(&self, at: Place, stores: usize) -> Value {
         let line = &self.lines[usize::from(at.line)].0[..stores];
-        line.iter().rev().find(|(word, _)| *word == at.word).map_or(0, |(_, value)| *value)
+        let mut to_it = line.iter().rev().filter(|(word, _)| super::is_of(*word, at));
+        to_it.next().map_or(0, |(_, value)| *value)
     }
 
     fn memory(&self, at: Place) -> Value {
@@ -108,12 +109,14 @@ impl State {
     fn load(&self, core: usize, at: Place) -> Value {
         let core = &self.cores[core];
         let own = core.buffer.iter().rev().find_map(|entry| match entry {
-            Entry::Store(other, value) | Entry::Stream(other, value) if *other == at => {
+            Entry::Store(other, value) | Entry::Stream(other, value)
+                if super::overlap(*other, at) =>
+            {
                 Some(*value)
             }
             _ => None,
         });
-        let combined = core.combining.iter().rev().find(|(other, _)| *other == at);
+        let combined = core.combining.iter().rev().find(|(other, _)| super::overlap(*other, at));
         own.or(combined.map(|(_, value)| *value)).unwrap_or_else(|| self.memory(at))
     }
 
@@ -131,6 +134,9 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
     match step {
         Instruction::Write(at, value) => push(Entry::Store(at, value)),
         Instruction::Stream(at, value) => push(Entry::Stream(at, value)),
+        Instruction::Line(at, value) => {
+            push(Entry::Stream(Place { word: super::WHOLE_LINE, ..at }, value));
+        }
         Instruction::WriteBack(at) => push(Entry::WriteBack(at.line)),
         Instruction::Flush(at) => push(Entry::Flush(at.line)),
         Instruction::StoreFence | Instruction::Barrier | Instruction::Join | Instruction::Drain => {
@@ -138,7 +144,7 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
         }
         Instruction::Read(at, into) => {
             let value = state.load(core, at);
-            push(Entry::Told(into, value, at.line));
+            push(Entry::Told(into, value));
             after.registers[usize::from(into.0)] = Some(value);
         }
         Instruction::Fence if !state.is_quiet(core) => return Vec::new(),
@@ -154,15 +160,17 @@ fn run(state: &State, core: usize, step: Instruction, battery: bool) -> Vec<Stat
         }
         Instruction::Exchange { at, old, new, into } => {
             let value = state.load(core, at);
-            if value == old && !state.is_quiet(core) {
+            let may_run = match value == old {
+                true => state.is_quiet(core),
+                false => state.cores[core].buffer.is_empty(),
+            };
+            if !may_run {
                 return Vec::new();
             }
             if value == old {
                 after.append(at, new, battery);
-                after.told[usize::from(into.0)] = Some(value);
-            } else {
-                after.cores[core].buffer.push(Entry::Told(into, value, at.line));
             }
+            after.told[usize::from(into.0)] = Some(value);
             after.registers[usize::from(into.0)] = Some(value);
         }
         Instruction::If(register, value) => {
@@ -201,8 +209,7 @@ fn leave(state: &State, core: usize, at: usize, battery: bool) -> Option<State> 
         }
         Entry::Fence if !state.owes_nothing(core) => return None,
         Entry::Fence => {}
-        Entry::Told(_, _, line) if state.combines(core, line) => return None,
-        Entry::Told(register, value, _) => after.told[usize::from(register.0)] = Some(value),
+        Entry::Told(register, value) => after.told[usize::from(register.0)] = Some(value),
     }
     Some(after)
 }
@@ -210,7 +217,7 @@ fn leave(state: &State, core: usize, at: usize, battery: bool) -> Option<State> 
 /// The state after a non-temporal store has left the core's write-combining list, if it may.
 fn combine(state: &State, core: usize, at: usize, battery: bool) -> Option<State> {
     let (place, value) = state.cores[core].combining[at];
-    if state.cores[core].combining[..at].iter().any(|(earlier, _)| *earlier == place) {
+    if state.cores[core].combining[..at].iter().any(|(it, _)| super::overlap(*it, place)) {
         return None;
     }
     let mut after = state.clone();
