@@ -76,7 +76,7 @@ pub enum Kind {
     Store = 1,
     /// Reads memory, and writes it by the same instruction, without a lock.
     Modify = 2,
-    /// A locked instruction (`lock`, or `xchg` with memory).
+    /// A locked instruction (`lock`, or `xchg` with memory) that stores whatever it finds.
     Locked = 3,
     /// A store past the caches (`movnti`, `movntdq`, `movntps` ..).
     Stream = 4,
@@ -117,7 +117,23 @@ pub enum Kind {
     MaskedStream = 20,
     /// One instruction with several accesses, which follow, each [`SAME`].
     Several = 21,
+    /// A store past the caches that is whole whatever happens (`movdir64b`).
+    Direct = 22,
+    /// A locked instruction that stores if it finds what `%rax` has (`lock cmpxchg`).
+    Compare = 23,
+    /// As above, what `%rdx` and `%rax` have (`lock cmpxchg8b`, `cmpxchg16b`).
+    ComparePair = 24,
+    /// What is stored until [`Kind::EndCopy`] is one write, as far as anybody may rely on: a
+    /// function of the C library begins to copy or to fill, or the compiler has written a copy as
+    /// several instructions. Not an instruction of the program.
+    BeginCopy = 25,
+    /// Ends what `BeginCopy` began.
+    EndCopy = 26,
 }
+
+/// The operands of the `nopl` that mean [`Kind::BeginCopy`] and [`Kind::EndCopy`], as the support
+/// library writes them.
+pub const COPY_MARKS: [&str; 2] = ["0x5ea00b01", "0x5ea00b02"];
 
 /// Set in [`WHAT`] beside a kind: the access is of the same instruction as the one before it, which
 /// has not run yet.

@@ -6,6 +6,7 @@
 //! What is not understood is an error, so that no access is missed silently.
 
 mod blocks;
+mod copies;
 mod effect;
 mod emit;
 mod flags;
@@ -44,7 +45,7 @@ pub fn instrument(assembly: &str) -> Result<String, AsmError> {
     let functions = frames::functions(&program);
     let blocks = blocks::blocks(&program);
     let live = blocks::live_flags(&program, &blocks);
-    let mut edits = emit::edits(&program, &functions, &blocks, &live)?;
+    let mut edits = emit::edits(assembly, &program, &functions, &blocks, &live)?;
     edits.extend(sources::edits(&statements));
     edits.sort_by_key(emit::Edit::start);
     Ok(emit::edited(assembly, &edits))

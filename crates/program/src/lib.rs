@@ -36,6 +36,6 @@ pub use no_process::{check, serve};
 pub use process::{check, serve};
 pub use request::{
     Answer, Asks, BrokenCrash, CodeAddress, CrashAfter, Fences, From, Judge, Persistent, Place,
-    PlaceTime, Ran, Request, Start, Timed, UnseenStore,
+    PlaceTime, Ran, Request, Start, Timed, UnreadFlushes, UnseenStore,
 };
 pub use spawn::{ProgramError, Run, run, serve_by, server};

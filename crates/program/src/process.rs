@@ -29,6 +29,7 @@ mod stacks;
 mod sweep;
 mod system_calls;
 mod threads;
+mod unread;
 mod unseen;
 mod values;
 mod watch;
@@ -43,10 +44,11 @@ use self::runtime::{SPACE_BYTES, THREADS_MAX, runtime};
 use self::watch::Watch;
 use crate::request::{
     ANSWER, Answer, Asked, Fences, From, Judge, Native, Persistent, REQUEST, Ran, Request, Start,
-    TIMELINE, Task, Timed, UnseenStore,
+    TIMELINE, Task, Timed, UnreadFlushes, UnseenStore,
 };
 use libc::{c_char, c_int, c_void};
 use seawall_cc::abi;
+use seawall_memory::Model;
 use seawall_sim::{
     Choice, Cycle, HostSpace, Machine, Observer, Program, RunOutcome, RunTimeline, SimError,
     Simulation,
@@ -191,6 +193,9 @@ fn run(request: &Request) -> Result<Ran, String> {
         (0..cores).map(|core| of_core(core, crew.clone(), move || loaded.run(is_first))).collect();
     programs.extend(crew.iter().flat_map(Crew::flushers));
     let space = HostSpace { pm_bytes: SPACE_BYTES, dram_bytes: SPACE_BYTES };
+    let is_x86 = |model: Model| model.buffers_stores() || model == Model::Strict;
+    let follows = design.model().is_some_and(|model| !is_x86(model));
+    runtime.unread.is_on.set(follows);
     let mut simulation = Simulation::of_host(&machine, &design, space).at_most(request.cycles_max);
     if request.judge != Judge::Nobody {
         let observer: Rc<RefCell<dyn Observer>> = watch.clone();
@@ -360,6 +365,10 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
                 found_at: image::offset_of(site).unwrap_or(site),
             })
             .collect(),
+        unread_flushes: runtime.unread.found().map(|(count, site)| UnreadFlushes {
+            count,
+            first: image::offset_of(site).unwrap_or(site),
+        }),
         raced: runtime.patches.get(),
         touched: pages().touched(),
         profile,

@@ -251,6 +251,9 @@ pub struct Ran {
     pub unseen: u64,
     /// The first of them.
     pub unseen_stores: Vec<UnseenStore>,
+    /// Flushes of what another thread had stored, by a thread that had not read it, on hardware
+    /// that has no flushes.
+    pub unread_flushes: Option<UnreadFlushes>,
     /// Loads that had to be shown an older value than the newest store.
     pub raced: u64,
     /// Bytes of persistent and of other memory that it touched.
@@ -262,6 +265,15 @@ pub struct Ran {
     pub timeline: Option<RunTimeline>,
     /// CPU time of the host in nanoseconds.
     pub host_nanoseconds: u64,
+}
+
+/// Such flushes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadFlushes {
+    /// How many.
+    pub count: u64,
+    /// The address in the image behind the first of them.
+    pub first: u64,
 }
 
 /// Where a thread of the program is.

@@ -3,7 +3,7 @@
 use super::gather::gather;
 use super::instruction::{Flow, Instruction, is_condition};
 use super::{AsmError, general, vector, x87};
-use crate::abi::Kind;
+use crate::abi::{COPY_MARKS, Kind};
 
 /// What an instruction does to memory, except for pushing and popping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub(crate) fn is_replaced(kind: Kind) -> bool {
             | Kind::Lfence
             | Kind::Pause
             | Kind::Syscall
+            | Kind::BeginCopy
+            | Kind::EndCopy
     )
 }
 
@@ -94,7 +96,9 @@ pub(crate) fn effect(instruction: &Instruction<'_>) -> Result<Effect, AsmError> 
         Effect::Access(..) if prefixes.segment || memory.segment == Some("gs") => {
             Err(instruction.error("the address in this segment is not known", "address it flat"))
         }
-        Effect::Access(_, bytes) if prefixes.lock => Ok(Effect::Access(Kind::Locked, bytes)),
+        Effect::Access(_, bytes) if prefixes.lock => {
+            Ok(Effect::Access(locked(instruction.mnemonic), bytes))
+        }
         Effect::Masked(..) if prefixes.segment || memory.segment == Some("gs") => {
             Err(instruction.error("the address in this segment is not known", "address it flat"))
         }
@@ -103,6 +107,14 @@ pub(crate) fn effect(instruction: &Instruction<'_>) -> Result<Effect, AsmError> 
         | Effect::Gather
         | Effect::Masked(..)
         | Effect::Event(..) => Ok(effect),
+    }
+}
+
+fn locked(mnemonic: &str) -> Kind {
+    match mnemonic {
+        "cmpxchg8b" | "cmpxchg16b" => Kind::ComparePair,
+        _ if mnemonic.starts_with("cmpxchg") => Kind::Compare,
+        _ => Kind::Locked,
     }
 }
 
@@ -121,6 +133,12 @@ fn special(instruction: &Instruction<'_>) -> Option<Known> {
         "mfence" => return event(Kind::Mfence),
         "lfence" => return event(Kind::Lfence),
         "pause" => return event(Kind::Pause),
+        "nopl" => {
+            let mark = instruction.memory()?.displacement;
+            let kinds = [Kind::BeginCopy, Kind::EndCopy];
+            let found = COPY_MARKS.iter().position(|known| *known == mark)?;
+            return event(kinds[found]);
+        }
         "nop" if prefixes.repeat => return event(Kind::Pause),
         "syscall" => return event(Kind::Syscall),
         "movdir64b" => return Some(Known::Effect(Effect::Copy)),

@@ -2,6 +2,7 @@
 
 use super::AsmError;
 use super::blocks::Block;
+use super::copies::copies;
 use super::effect::{Effect, effect, is_replaced, moves_before, stack};
 use super::frames::{Function, Functions};
 use super::gather::{self, gather};
@@ -49,6 +50,7 @@ pub(crate) fn edited(assembly: &str, edits: &[Edit]) -> String {
 
 /// All edits, in the order of the file.
 pub(crate) fn edits(
+    assembly: &str,
     program: &Program<'_>,
     functions: &Functions,
     blocks: &[Block],
@@ -57,7 +59,7 @@ pub(crate) fn edits(
     let mut edits = Vec::new();
     for block in blocks {
         let mut counts = Counts::default();
-        let mut parts = Vec::new();
+        let (mut parts, mut sites) = (Vec::new(), Vec::new());
         for &at in &block.instructions {
             let point = &program.points[at];
             let What::Instruction(instruction) = &point.what else { continue };
@@ -65,6 +67,14 @@ pub(crate) fn edits(
             let site = Site { instruction, function, flags: live[at] };
             counts.instructions += cost(instruction, program);
             parts.push((instruction, live[at], site.call(&mut counts, edits.len() + parts.len())?));
+            sites.push(site);
+        }
+        let instructions: Vec<&Instruction<'_>> = parts.iter().map(|part| part.0).collect();
+        for (first, last) in copies(&instructions, assembly) {
+            for (at, kind) in [(first, Kind::BeginCopy), (last + 1, Kind::EndCopy)] {
+                let mark = sites[at].lines(kind, 0, Address::None);
+                parts[at].2.before.splice(0..0, mark);
+            }
         }
         let first = parts.iter().position(|(instruction, ..)| !is_landing(instruction));
         let counted = first.unwrap_or(0);
@@ -172,6 +182,9 @@ impl Site<'_> {
             }
             Effect::None => {}
             Effect::Event(kind, bytes) => {
+                if let Kind::BeginCopy | Kind::EndCopy = kind {
+                    counts.instructions -= 1;
+                }
                 part.before = self.lines(kind, bytes, Address::None);
                 part.instead = is_replaced(kind).then(Vec::new);
             }
@@ -188,7 +201,7 @@ impl Site<'_> {
                     (instruction.memory(), instruction.registers().next())
                 {
                     part.before = self.lines(Kind::Load, 64, Address::Memory(from));
-                    let what = Kind::Stream.what(64) | abi::SAME;
+                    let what = Kind::Direct.what(64) | abi::SAME;
                     part.before.extend(self.call_with(what, Vec::new(), Address::Register(to)));
                 }
             }

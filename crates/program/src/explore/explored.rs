@@ -261,6 +261,9 @@ fn perform(image: &CrashImage, did: Did) -> Result<(), String> {
         Did::Streamed(at, bytes, value) => {
             image.write_nt(at, &value.to_le_bytes()[..usize::from(bytes)]);
         }
+        Did::StreamedLine(at, words) => image.write_line(at, words),
+        Did::BeganWrite(words) => image.begin_write(words as usize),
+        Did::EndedWrite => image.end_write(),
         Did::Locked(at, value) => drop(image.swap(at, value)),
         Did::LockedElsewhere => drop(image.swap(Addr::dram(0), 1)),
         Did::Flushed(at) => image.flush(at, 64),

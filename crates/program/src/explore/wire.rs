@@ -116,6 +116,11 @@ pub(crate) enum Did {
     WroteBits(Addr, u64, u64),
     /// Past the caches: so many bytes of this value.
     Streamed(Addr, u8, u64),
+    /// Past the caches: a line, as one.
+    StreamedLine(Addr, [u64; 8]),
+    /// What comes until the end is one store, of so many words.
+    BeganWrite(u64),
+    EndedWrite,
     Locked(Addr, u64),
     /// A locked instruction on memory that is not persistent.
     LockedElsewhere,

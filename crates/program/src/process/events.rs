@@ -9,7 +9,7 @@ use crate::process::machine::Machine;
 use crate::process::masks::selected;
 use crate::process::pages::pages;
 use crate::process::registers::Registers;
-use crate::process::runtime::{Pending, Thread, runtime};
+use crate::process::runtime::{Pending, Thread, Way, runtime};
 use crate::process::system_calls::system_call;
 use crate::process::values::{self, finish_store, load, load_range, load_too, lock};
 use crate::process::values::{take_over_line, unlock};
@@ -37,6 +37,11 @@ const MASKED_LOAD: u16 = Kind::MaskedLoad as u16;
 const MASKED_STORE: u16 = Kind::MaskedStore as u16;
 const MASKED_STREAM: u16 = Kind::MaskedStream as u16;
 const SEVERAL: u16 = Kind::Several as u16;
+const DIRECT: u16 = Kind::Direct as u16;
+const COMPARE: u16 = Kind::Compare as u16;
+const COMPARE_PAIR: u16 = Kind::ComparePair as u16;
+const BEGIN_COPY: u16 = Kind::BeginCopy as u16;
+const END_COPY: u16 = Kind::EndCopy as u16;
 const SAME: u16 = (abi::SAME >> 16) as u16;
 
 /// What a core of four instructions a cycle could run during a `pause`: before Skylake it took
@@ -60,6 +65,9 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
         return another(thread, kind & !SAME, at, bytes);
     }
     let stack = std::ptr::from_ref(registers) as u64 + size_of::<Registers>() as u64;
+    if let BEGIN_COPY | END_COPY = kind {
+        return copy(thread, stack, kind == BEGIN_COPY);
+    }
     // What the last instruction began is finished as that one's.
     match runtime.profile.get() {
         None => settle(thread, stack),
@@ -76,8 +84,10 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
             load(thread, at, bytes);
             thread.pending.set(Some(Pending::new(at, bytes)));
         }
-        LOCKED => lock(thread, at, bytes),
-        STREAM => thread.pending.set(Some(Pending::stream(at, bytes))),
+        LOCKED => lock(thread, at, bytes, None),
+        COMPARE => lock(thread, at, bytes, Some(registers.rax.into())),
+        COMPARE_PAIR => lock(thread, at, bytes, Some(registers.pair(bytes))),
+        STREAM => thread.pending.set(Some(Pending::past(at, bytes, Way::Stream))),
         CLWB | CLFLUSH_OPT => flush(thread, at),
         CLFLUSH => flush_by(thread, at, |machine, line| machine.flush_in_order(line)),
         SFENCE => fence(thread),
@@ -98,6 +108,12 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     }
 }
 
+/// A copy of memory begins, or has been made: no time passes.
+fn copy(thread: &Thread, stack: u64, begins: bool) {
+    finish(thread, stack);
+    thread.through(|machine| if begins { machine.begin_copy() } else { machine.end_copy() });
+}
+
 /// Another access of the instruction that the last event was about.
 #[cold]
 fn another(thread: &Thread, kind: u16, at: u64, bytes: u64) {
@@ -105,7 +121,11 @@ fn another(thread: &Thread, kind: u16, at: u64, bytes: u64) {
         return load_too(thread, at, bytes);
     }
     pages().know(thread, at, bytes);
-    let store = if kind == STREAM { Pending::stream(at, bytes) } else { Pending::new(at, bytes) };
+    let store = match kind {
+        STREAM => Pending::past(at, bytes, Way::Stream),
+        DIRECT => Pending::past(at, bytes, Way::Direct),
+        _ => Pending::new(at, bytes),
+    };
     thread.pending_too.borrow_mut().extend(thread.pending.replace(Some(store)));
 }
 
@@ -118,8 +138,8 @@ fn masked(thread: &Thread, kind: u16, at: u64, length: u16) {
     if kind == MASKED_LOAD {
         return load_range(thread, at, bytes);
     }
-    let store =
-        if kind == MASKED_STREAM { Pending::stream(at, bytes) } else { Pending::new(at, bytes) };
+    let way = if kind == MASKED_STREAM { Way::Stream } else { Way::Caches };
+    let store = Pending::past(at, bytes, way);
     thread.pending.set(Some(Pending { selected: selected.mask, ..store }));
 }
 
@@ -136,8 +156,8 @@ pub(crate) fn finish(thread: &Thread, stack: u64) {
     thread.stack.set(stack);
     if let Some(pending) = thread.pending.take() {
         finish_store(thread, pending);
-    } else if let Some((at, bytes)) = thread.locked.take() {
-        unlock(thread, at, bytes);
+    } else if let Some(locked) = thread.locked.take() {
+        unlock(thread, locked);
     } else {
         values::restore(thread, 0, 0);
     }
@@ -193,6 +213,7 @@ fn flush_by(thread: &Thread, at: u64, flush: impl FnOnce(&dyn Machine, u64)) {
     take_over_line(thread, line);
     if pages().is_persistent(line) {
         runtime().count_flush();
+        runtime().unread.flushed(thread.number, line, thread.site.get());
     }
     thread.issued(1);
     thread.through(|machine| flush(machine, line));
@@ -228,11 +249,11 @@ fn string(thread: &Thread, kind: u16, bytes: u64, registers: &Registers) {
 impl Pending {
     #[inline]
     fn new(at: u64, bytes: u64) -> Pending {
-        Pending { at, bytes, is_stream: false, selected: u64::MAX }
+        Pending { at, bytes, way: Way::Caches, selected: u64::MAX }
     }
 
-    fn stream(at: u64, bytes: u64) -> Pending {
-        Pending { is_stream: true, ..Pending::new(at, bytes) }
+    fn past(at: u64, bytes: u64, way: Way) -> Pending {
+        Pending { way, ..Pending::new(at, bytes) }
     }
 }
 

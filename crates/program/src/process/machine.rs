@@ -3,6 +3,7 @@
 //! The runtime knows no machine: it turns instructions of the program into these operations. Each
 //! may let other threads of the program run before it returns.
 
+use crate::process::runtime::Stored;
 use seawall_memory::{Addr, Clock, Fence, Memory, Width};
 use seawall_sim::SimMemory;
 
@@ -19,6 +20,20 @@ pub(crate) trait Machine {
     fn store_words(&self, at: u64, words: &[u64], masks: &[u64]);
     /// Writes past the caches, where the machine can.
     fn stream(&self, at: u64, bytes: &[u8]);
+    /// Writes a whole line past the caches, as one.
+    fn stream_line(&self, at: u64, words: [u64; 8]) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.stream(at, &bytes);
+    }
+    /// Writes to several lines with one instruction.
+    fn store_lines(&self, lines: &[Stored]) {
+        for line in lines {
+            self.store_words(line.at, &line.values[..line.words], &line.masks[..line.words]);
+        }
+    }
+    /// What is written until `end_copy` is one write. One copy may be within another.
+    fn begin_copy(&self) {}
+    fn end_copy(&self) {}
     /// Begins a locked instruction: returns the aligned words that have the bytes.
     fn lock(&self, at: u64, bytes: usize) -> [u64; 2];
     /// Ends it: with the new words, or without a store.

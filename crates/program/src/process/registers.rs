@@ -17,3 +17,12 @@ pub(crate) struct Registers {
     /// Where the program goes on.
     pub(crate) back: u64,
 }
+
+impl Registers {
+    /// What `cmpxchg8b` (8 bytes) and `cmpxchg16b` compare with.
+    pub(crate) fn pair(&self, bytes: u64) -> u128 {
+        let half = 4 * bytes;
+        let low = u128::from(self.rax) & (u128::MAX >> (128 - half));
+        low | u128::from(self.rdx) << half
+    }
+}

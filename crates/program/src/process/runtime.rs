@@ -9,6 +9,7 @@ use crate::process::locals::ThreadLocals;
 use crate::process::machine::Machine;
 use crate::process::profile::Profile;
 use crate::process::stacks;
+use crate::process::unread::Unread;
 use crate::process::unseen::Unseen;
 use crate::request::{Answer, Asks, Fences, Persistent};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -29,12 +30,31 @@ pub(crate) const SPACE_BYTES: u64 = 8 << 30;
 /// The most threads of a program: one for each core of the largest machine.
 pub(crate) const THREADS_MAX: usize = 64;
 
+/// The way of a store to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Caches,
+    /// Past the caches.
+    Stream,
+    /// Past the caches, a line as one.
+    Direct,
+}
+
+/// A locked instruction that the program was about to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Locked {
+    pub(crate) at: u64,
+    pub(crate) bytes: usize,
+    /// Whether it stores: it does not if it is a compare that fails.
+    pub(crate) stores: bool,
+}
+
 /// A store that the program was about to make: its value is read when its thread comes back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) at: u64,
     pub(crate) bytes: u64,
-    pub(crate) is_stream: bool,
+    pub(crate) way: Way,
     /// Which of its bytes are stored; all, also those from 64 on, if every bit is set.
     pub(crate) selected: u64,
 }
@@ -46,7 +66,7 @@ pub(crate) struct Stored {
     pub(crate) words: usize,
     pub(crate) values: [u64; 8],
     pub(crate) masks: [u64; 8],
-    pub(crate) is_stream: bool,
+    pub(crate) way: Way,
 }
 
 /// A word of the host that shows a thread another value than the newest, for one load.
@@ -74,7 +94,7 @@ pub(crate) struct Thread {
     pub(crate) pending: Cell<Option<Pending>>,
     /// The stores before it, of the same instruction.
     pub(crate) pending_too: RefCell<Vec<Pending>>,
-    pub(crate) locked: Cell<Option<(u64, usize)>>,
+    pub(crate) locked: Cell<Option<Locked>>,
     /// The words of the locked instruction before it ran.
     pub(crate) found: Cell<[u64; 2]>,
     pub(crate) patches: RefCell<Vec<Patch>>,
@@ -172,6 +192,7 @@ pub(crate) struct Runtime {
     /// Whether measuring begins with the first thread that the program starts.
     pub(crate) from_threads: Cell<bool>,
     pub(crate) unseen: Unseen,
+    pub(crate) unread: Unread,
     /// Those that sleep, in the order in which they came.
     pub(crate) sleepers: RefCell<Vec<Sleeper>>,
     /// Where its cycles go, if that is asked for.
@@ -222,6 +243,7 @@ pub(crate) fn runtime() -> &'static Runtime {
         fences: Cell::new(Fences::Order),
         from_threads: Cell::new(false),
         unseen: Unseen::default(),
+        unread: Unread::default(),
         sleepers: RefCell::default(),
         profile: OnceCell::new(),
         exit_code: Cell::new(None),

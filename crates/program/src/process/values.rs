@@ -11,7 +11,7 @@ use crate::process::masks::bits_of_bytes;
 use crate::process::pages::pages;
 use crate::process::parts::parts;
 use crate::process::regions;
-use crate::process::runtime::{Patch, Pending, Stored, Thread, runtime};
+use crate::process::runtime::{Locked, Patch, Pending, Stored, Thread, Way, runtime};
 use crate::process::stacks;
 use seawall_memory::{LINE_BYTES, Width};
 
@@ -46,7 +46,9 @@ pub(crate) fn load(thread: &Thread, at: u64, bytes: u64) {
     let Some(width) = width_of(bytes).filter(|_| at.is_multiple_of(bytes)) else {
         return load_range(thread, at, bytes);
     };
-    pages().page(thread, at);
+    if pages().page(thread, at).is_pm {
+        runtime().unread.loaded(thread.number, at, bytes);
+    }
     thread.issued(1);
     let value = thread.through(|machine| machine.load(at, width));
     let shift = 8 * (at % 8);
@@ -68,6 +70,9 @@ pub(crate) fn load_range(thread: &Thread, at: u64, bytes: u64) {
 pub(crate) fn load_too(thread: &Thread, at: u64, bytes: u64) {
     restore(thread, 0, 0);
     pages().know(thread, at, bytes);
+    if pages().is_persistent(at) {
+        runtime().unread.loaded(thread.number, at, bytes);
+    }
     let mut loaded = thread.loaded.take();
     parts(at, bytes, |part| {
         let mut words = [0; 8];
@@ -129,9 +134,10 @@ pub(crate) fn take_over_line(thread: &Thread, line: u64) {
 
 /// The store of the thread's last instruction has been made in the host's memory.
 pub(crate) fn finish_store(thread: &Thread, store: Pending) {
-    let Pending { at, bytes, is_stream, selected } = store;
+    let Pending { at, bytes, way, selected } = store;
     restore(thread, at, bytes);
-    let is_whole = !is_stream && selected == u64::MAX && thread.pending_too.borrow().is_empty();
+    let is_plain = way == Way::Caches && selected == u64::MAX;
+    let is_whole = is_plain && thread.pending_too.borrow().is_empty();
     let Some(width) = width_of(bytes).filter(|_| at.is_multiple_of(bytes) && is_whole) else {
         return finish_stores(thread, store);
     };
@@ -141,6 +147,9 @@ pub(crate) fn finish_store(thread: &Thread, store: Pending) {
     let shadow = page.shadow(at);
     shadow.set(shadow.get() & !mask | word & mask);
     runtime().count_stores(1, page.is_pm);
+    if page.is_pm {
+        runtime().unread.stored(thread.number, at, bytes);
+    }
     thread.issued(1);
     thread.through(|machine| machine.store(at, width, word >> shift & width.mask()));
 }
@@ -152,23 +161,30 @@ fn finish_stores(thread: &Thread, last: Pending) {
     for store in thread.pending_too.borrow_mut().drain(..).chain([last]) {
         lines_of(thread, store, &mut stored);
     }
-    for line in stored.drain(..) {
-        let words = line.masks[..line.words].iter().filter(|mask| **mask != 0).count();
-        runtime().count_stores(words as u64, pages().page(thread, line.at).is_pm);
+    for line in &stored {
+        let is_pm = pages().page(thread, line.at).is_pm;
+        runtime().count_stores(line.count() as u64, is_pm);
+        if is_pm {
+            runtime().unread.stored(thread.number, line.at, 8 * line.words as u64);
+        }
         thread.issued(1);
-        if line.is_stream {
-            stream(thread, &line);
-        } else {
-            let (words, masks) = (&line.values[..line.words], &line.masks[..line.words]);
-            thread.through(|machine| machine.store_words(line.at, words, masks));
+    }
+    for lines in stored.chunk_by(|a, b| a.way == b.way) {
+        match lines[0].way {
+            Way::Caches => thread.through(|machine| machine.store_lines(lines)),
+            Way::Stream => lines.iter().for_each(|line| stream(thread, line)),
+            Way::Direct => lines.iter().for_each(|line| {
+                thread.through(|machine| machine.stream_line(line.at, line.values));
+            }),
         }
     }
+    stored.clear();
     thread.stored.replace(stored);
 }
 
 /// Adds the lines of a store with what the host's memory has now.
 fn lines_of(thread: &Thread, store: Pending, stored: &mut Vec<Stored>) {
-    let Pending { at, bytes, is_stream, selected } = store;
+    let Pending { at, bytes, way, selected } = store;
     parts(at, bytes, |part| {
         let (mut values, mut masks) = ([0; 8], [0; 8]);
         for n in 0..part.words {
@@ -179,7 +195,7 @@ fn lines_of(thread: &Thread, store: Pending, stored: &mut Vec<Stored>) {
             shadow.set(shadow.get() & !masks[n] | values[n]);
         }
         if masks != [0; 8] {
-            stored.push(Stored { at: part.at, words: part.words, values, masks, is_stream });
+            stored.push(Stored { at: part.at, words: part.words, values, masks, way });
         }
     });
 }
@@ -190,6 +206,13 @@ fn selected_bits(at: u64, selected: u64, word: u64) -> u64 {
         u64::MAX => u64::MAX,
         _ if word < at => bits_of_bytes(selected << (at - word)),
         _ => bits_of_bytes(selected >> (word - at)),
+    }
+}
+
+impl Stored {
+    /// Words of which it has bits.
+    pub(crate) fn count(&self) -> usize {
+        self.masks[..self.words].iter().filter(|mask| **mask != 0).count()
     }
 }
 
@@ -208,8 +231,8 @@ fn stream(thread: &Thread, line: &Stored) {
     }
 }
 
-/// The program is about to run a locked instruction.
-pub(crate) fn lock(thread: &Thread, at: u64, bytes: u64) {
+/// The program is about to run a locked instruction, which stores if it finds what is expected.
+pub(crate) fn lock(thread: &Thread, at: u64, bytes: u64, expected: Option<u128>) {
     if at / LINE_BYTES != (at + bytes - 1) / LINE_BYTES {
         refuse("a locked instruction that crosses a cache line");
     }
@@ -229,7 +252,12 @@ pub(crate) fn lock(thread: &Thread, at: u64, bytes: u64) {
         }
     }
     thread.found.set(found);
-    thread.locked.set(Some((at, bytes as usize)));
+    let stores = expected.is_none_or(|expected| {
+        let [low, high] = found.map(u128::from);
+        let differing = ((low | high << 64) >> (8 * (at % 8))) ^ expected;
+        differing & (u128::MAX >> (128 - 8 * bytes)) == 0
+    });
+    thread.locked.set(Some(Locked { at, bytes: bytes as usize, stores }));
 }
 
 fn locked_words(at: u64, bytes: u64) -> impl Iterator<Item = u64> + Clone {
@@ -237,22 +265,25 @@ fn locked_words(at: u64, bytes: u64) -> impl Iterator<Item = u64> + Clone {
 }
 
 /// The locked instruction has run.
-pub(crate) fn unlock(thread: &Thread, at: u64, bytes: usize) {
+pub(crate) fn unlock(thread: &Thread, Locked { at, bytes, stores }: Locked) {
     let mut new = [0; 2];
-    let mut has_changed = false;
-    for ((new, found), word) in
-        new.iter_mut().zip(thread.found.get()).zip(locked_words(at, bytes as u64))
-    {
+    for (new, word) in new.iter_mut().zip(locked_words(at, bytes as u64)) {
         *new = host_word(word);
-        has_changed |= *new != found;
     }
-    restore(thread, at, if has_changed { bytes as u64 } else { 0 });
+    restore(thread, at, if stores { bytes as u64 } else { 0 });
     for word in locked_words(at, bytes as u64) {
         pages().page(thread, word).shadow(word).set(host_word(word));
     }
     let is_pm = pages().page(thread, at).is_pm;
-    runtime().count_stores(has_changed.into(), is_pm);
-    thread.through(|machine| machine.unlock(at, bytes, has_changed.then_some(new)));
+    runtime().count_stores(stores.into(), is_pm);
+    if is_pm {
+        let unread = &runtime().unread;
+        match stores {
+            true => unread.stored(thread.number, at, bytes as u64),
+            false => unread.loaded(thread.number, at, bytes as u64),
+        }
+    }
+    thread.through(|machine| machine.unlock(at, bytes, stores.then_some(new)));
 }
 
 /// Ends the patches of the thread's last load, but for what it has itself stored since: these

@@ -5,6 +5,7 @@ use super::space::{Space, space};
 use crate::explore::wire::Did;
 use crate::process::failure::fail;
 use crate::process::machine::Machine;
+use crate::process::runtime::Stored;
 use crate::process::stacks;
 use crate::request::PAGE;
 use seawall_explore::Traced;
@@ -16,6 +17,10 @@ pub(crate) struct Recording<'a> {
     memory: &'a Traced<'a>,
     space: &'static Space,
     nanoseconds: Cell<u64>,
+    /// What the locked instruction found that is under way.
+    found: Cell<[u64; 2]>,
+    /// Copies that are under way, each within the one before.
+    copies: Cell<u32>,
 }
 
 /// From one look at the clock to the next: time passes, but nothing takes time.
@@ -23,7 +28,13 @@ const TICK_NANOSECONDS: u64 = 1_000_000;
 
 impl<'a> Recording<'a> {
     pub(crate) fn new(memory: &'a Traced<'a>) -> Recording<'a> {
-        Recording { memory, space: space(), nanoseconds: Cell::new(0) }
+        Recording {
+            memory,
+            space: space(),
+            nanoseconds: Cell::new(0),
+            found: Cell::default(),
+            copies: Cell::default(),
+        }
     }
 
     /// The machine, told which instruction calls it.
@@ -43,11 +54,15 @@ impl<'a> Recording<'a> {
     fn store_masked(&self, at: u64, mask: u64, value: u64) {
         self.space.note_store(at);
         let to = self.space.place(at);
+        self.log_store(to, mask, value);
+        self.by_instruction().store_bits_of(to, mask, value);
+    }
+
+    fn log_store(&self, to: Addr, mask: u64, value: u64) {
         self.space.log(match mask {
             u64::MAX => Did::Wrote(to, Width::B8, value),
             _ => Did::WroteBits(to, mask, value),
         });
-        self.by_instruction().store_bits_of(to, mask, value);
     }
 }
 
@@ -84,6 +99,28 @@ impl Machine for Recording<'_> {
         }
     }
 
+    fn store_lines(&self, lines: &[Stored]) {
+        let words = lines.iter().flat_map(|line| {
+            let all = line.values.iter().zip(&line.masks).take(line.words);
+            (line.at..).step_by(8).zip(all).filter(|(_, (_, mask))| **mask != 0)
+        });
+        let words: Vec<(Addr, u64, u64)> = words
+            .map(|(at, (value, mask))| {
+                self.space.note_store(at);
+                (self.space.place(at), *mask, *value)
+            })
+            .collect();
+        let is_wide = words.len() > 1 && self.copies.get() == 0;
+        if is_wide {
+            self.space.log(Did::BeganWrite(words.len() as u64));
+        }
+        words.iter().for_each(|(to, mask, value)| self.log_store(*to, *mask, *value));
+        if is_wide {
+            self.space.log(Did::EndedWrite);
+        }
+        self.by_instruction().store_words(words.into_iter());
+    }
+
     fn stream(&self, at: u64, bytes: &[u8]) {
         self.space.note_store(at);
         let to = self.space.place(at);
@@ -99,9 +136,33 @@ impl Machine for Recording<'_> {
         self.by_instruction().write_nt(to, bytes);
     }
 
+    fn stream_line(&self, at: u64, words: [u64; 8]) {
+        self.space.note_store(at);
+        let to = self.space.place(at);
+        self.space.log(Did::StreamedLine(to, words));
+        self.by_instruction().write_line(to, words);
+    }
+
+    fn begin_copy(&self) {
+        self.copies.set(self.copies.get() + 1);
+        if self.copies.get() == 1 {
+            self.space.log(Did::BeganWrite(u64::MAX));
+            self.memory.begin_copy();
+        }
+    }
+
+    fn end_copy(&self) {
+        self.copies.set(self.copies.get().saturating_sub(1));
+        if self.copies.get() == 0 {
+            self.space.log(Did::EndedWrite);
+            self.memory.end_copy();
+        }
+    }
+
     fn lock(&self, at: u64, bytes: usize) -> [u64; 2] {
         let (from, words) = self.words(at, bytes);
         let found = self.by_instruction().lock(from, words);
+        self.found.set(found);
         for (n, value) in found.iter().take(words).enumerate() {
             self.space.log(Did::Read(from.plus(8 * n as u64), Width::B8, *value));
         }
@@ -111,16 +172,22 @@ impl Machine for Recording<'_> {
     fn unlock(&self, at: u64, bytes: usize, new: Option<[u64; 2]>) {
         let (to, words) = self.words(at, bytes);
         // Compilers use a locked instruction on the stack, which changes nothing, as a fence.
-        if new.is_none() && stacks::end_of(at) != at {
+        if stacks::end_of(at) != at && new.is_none_or(|new| new == self.found.get()) {
             return self.full_fence();
         }
         if let Some(new) = new {
             self.space.note_store(at);
+            if words > 1 {
+                self.space.log(Did::BeganWrite(words as u64));
+            }
             for (n, value) in new.iter().take(words).enumerate() {
                 self.space.log(match to.is_pm() {
                     true => Did::Locked(to.plus(8 * n as u64), *value),
                     false => Did::LockedElsewhere,
                 });
+            }
+            if words > 1 {
+                self.space.log(Did::EndedWrite);
             }
         }
         self.by_instruction().unlock(to, words, new);

@@ -227,9 +227,10 @@ impl Space {
             Did::Wrote(at, ..)
             | Did::WroteBits(at, ..)
             | Did::Streamed(at, ..)
+            | Did::StreamedLine(at, _)
             | Did::Locked(at, _)
             | Did::Flushed(at) => at.is_pm(),
-            Did::Fenced(_) | Did::LockedElsewhere => true,
+            Did::Fenced(_) | Did::LockedElsewhere | Did::BeganWrite(_) | Did::EndedWrite => true,
         };
         if is_wanted {
             let site = self.site();
