@@ -33,6 +33,8 @@ mod racy;
 mod ribbon;
 #[path = "programs/sleeping.rs"]
 mod sleeping;
+#[path = "programs/stores.rs"]
+mod stores;
 #[path = "programs/trace.rs"]
 mod trace;
 #[path = "programs/twins.rs"]

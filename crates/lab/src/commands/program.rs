@@ -329,6 +329,9 @@ pub(crate) struct ProgramCell {
     printed: Option<String>,
     /// Stores to persistent memory that were not seen, with the places that found them.
     unseen: Vec<String>,
+    /// Flushes of what another thread had stored and the flushing one had not read, where the
+    /// design has no flushes.
+    unread: Option<String>,
     /// Where its cycles went, if that was asked for.
     profile: Option<profile::Profile>,
 }

@@ -96,6 +96,7 @@ impl Bench {
         });
         let profile = ran.profile.as_deref().map(profile::by_line);
         let unseen = sites::name(&self.image, &ran.unseen_stores);
+        let unread = ran.unread_flushes.as_ref().map(|found| sites::unread(&self.image, found));
         let is_much = ran.unseen > ran.stored[1] / UNSEEN_SHARE;
         if crashed.is_some() && plan.persistent != Persistent::All && is_much {
             let (program, words) = (plan.command.text.clone(), ran.unseen);
@@ -103,7 +104,7 @@ impl Bench {
             return Err(LabError::Unseen { program, words, places });
         }
         let point = point.clone();
-        Ok(ProgramCell { point, ran, crashed, wrong, differs, printed, unseen, profile })
+        Ok(ProgramCell { point, ran, crashed, wrong, differs, printed, unseen, unread, profile })
     }
 
     fn judge(&self, plan: &ProgramPlan, point: &ProgramPoint) -> Judge {

@@ -1,7 +1,7 @@
 //! Instructions by their place in the program's sources, as its debug information has it.
 
 use seawall_explore::SourceLine;
-use seawall_program::{Place, UnseenStore};
+use seawall_program::{Place, UnreadFlushes, UnseenStore};
 use std::path::Path;
 use std::process::Command;
 
@@ -22,6 +22,16 @@ pub(super) fn name(image: &Path, stores: &[UnseenStore]) -> Vec<String> {
         _ => format!("{}, found by {line}", store.place),
     };
     stores.iter().zip(lines(image, &found)).map(name).collect()
+}
+
+/// How many flushes of what another thread has stored there are, and where the first one is.
+pub(super) fn unread(image: &Path, found: &UnreadFlushes) -> String {
+    let UnreadFlushes { count, first } = found;
+    let times = if *count == 1 { "a flush".to_owned() } else { format!("{count} flushes") };
+    match lines(image, &[*first]).first() {
+        Some(line) => format!("{times} (the first by {line})"),
+        None => times,
+    }
 }
 
 /// Where threads are, as the end of a message: each in the program's own code.

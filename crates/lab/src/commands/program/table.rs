@@ -190,6 +190,15 @@ impl Programs {
             if more > 0 {
                 let _ = writeln!(text, "  and {more} more");
             }
+            if let Some(unread) = &cell.unread {
+                let _ = writeln!(
+                    text,
+                    "  {unread} of lines that another thread had stored to, and that the flushing \
+                     one\n  had not read: under {design} a flush is nothing, and a barrier covers \
+                     what its own\n  thread has stored, and what that has read of other threads: \
+                     read the data before"
+                );
+            }
             let _ = writeln!(text, "  repeat: {}", self.command(cell));
         }
         let orders = self.plan.fences == Fences::Order;
