@@ -2,12 +2,16 @@
 //!
 //! A folder is removed when it is dropped, and by [`drop_folders`] in a process that ends at once.
 //! A process that is killed can do neither: its [keeper](keeper) does it then.
+//!
+//! The files of a run are in one folder: in [`IN`] those that it makes beside {pool}, and below
+//! [`OUT`], at their own paths, its copies of those that are elsewhere (`process/elsewhere.rs`).
 
 mod keeper;
 
 pub use keeper::keep_folders;
 
 use keeper::{Keeper, remove};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -91,4 +95,61 @@ pub fn drop_folders() -> impl Drop {
     }
     folders.keeper = None;
     folders
+}
+
+/// In the folder of a process: its files.
+pub const FILES: &str = "files";
+/// What a crash has left of them.
+pub(crate) const CRASHED: &str = "crashed";
+/// In the folder of the files of a run: those beside {pool}.
+const IN: &str = "in";
+/// Those that are elsewhere.
+pub(crate) const OUT: &str = "out";
+
+/// All of them.
+pub(crate) const PARTS: [&str; 2] = [IN, OUT];
+
+/// The file that {pool} stands for, of a run with its files in this folder.
+pub fn pool_in(files: &Path) -> PathBuf {
+    files.join(IN).join("pool")
+}
+
+/// Makes the folder of the files of a run; returns the path of {pool}.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_files(files: &Path) -> io::Result<PathBuf> {
+    for part in PARTS {
+        std::fs::create_dir_all(files.join(part))?;
+    }
+    Ok(pool_in(files))
+}
+
+/// A file in the folder of a run, as its program knows it.
+pub(crate) fn as_known(file: &Path) -> PathBuf {
+    if let Ok(outside) = file.strip_prefix(OUT) {
+        return Path::new("/").join(outside);
+    }
+    file.strip_prefix(IN).unwrap_or(file).into()
+}
+
+/// Where the files of a process are, and those of other processes that it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Roots {
+    pub(crate) own: PathBuf,
+    pub(crate) others: PathBuf,
+}
+
+/// Who has asked for a process, and the folders that he has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asker {
+    pub(crate) process: u32,
+    pub(crate) folders: Vec<PathBuf>,
+}
+
+impl Asker {
+    /// This process.
+    pub(crate) fn this() -> Asker {
+        Asker { process: std::process::id(), folders: folders().paths.clone() }
+    }
 }

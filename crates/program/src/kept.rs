@@ -4,6 +4,7 @@
 //! the program ends, and before that kills all that the program has started. So it does when it is
 //! asked to, and when the process that has started it is gone.
 
+use crate::folder::Asker;
 use crate::limit::Limit;
 use crate::request::{Answer, Asked, Native, REQUEST, Task};
 use crate::spawn::{ProgramError, answered, ended};
@@ -28,7 +29,7 @@ impl Kept {
         task: Task,
         prepare: impl FnOnce(&mut Command),
     ) -> io::Result<Kept> {
-        let asked = Asked { by: std::process::id(), task };
+        let asked = Asked { by: Asker::this(), task };
         std::fs::write(folder.join(REQUEST), serde_json::to_string(&asked)?)?;
         let (program, words) = server.split_first().expect("a server has a program");
         let mut command = Command::new(program);
@@ -84,6 +85,8 @@ pub struct NativeRun {
     pub input: Option<PathBuf>,
     /// A folder for files of this run, in which what it prints goes to `stdout` and `stderr`.
     pub folder: PathBuf,
+    /// The folder of its files.
+    pub files: PathBuf,
     /// Most seconds of real time.
     pub seconds: u64,
 }
@@ -93,7 +96,7 @@ pub struct NativeRun {
 /// # Errors
 /// Whatever keeps it from running to its end, a signal too.
 pub fn run_natively(run: &NativeRun, limit: &Limit) -> Result<i32, ProgramError> {
-    let NativeRun { program, path, words, input, folder, seconds } = run;
+    let NativeRun { program, path, words, input, folder, files, seconds } = run;
     let io = |what: String| move |error| ProgramError::Io { what, error };
     let input = match input {
         Some(path) => File::open(path).map(Stdio::from),
@@ -104,7 +107,8 @@ pub fn run_natively(run: &NativeRun, limit: &Limit) -> Result<i32, ProgramError>
         let streams = [File::create(folder.join("stdout"))?, File::create(folder.join("stderr"))?];
         let [out, err] = streams.map(Stdio::from);
         let server = crate::spawn::server("program-process")?;
-        let task = Task::Natively(Native { path: path.clone(), words: words.clone() });
+        let (path, words, files) = (path.clone(), words.clone(), files.clone());
+        let task = Task::Natively(Native { path, words, files });
         Kept::start(&server, folder, task, |command| {
             command.stdin(input).stdout(out).stderr(err);
         })

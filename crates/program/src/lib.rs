@@ -27,7 +27,7 @@ mod request;
 mod spawn;
 
 pub use explore::{ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
-pub use folder::{ProgramFolder, drop_folders, keep_folders};
+pub use folder::{FILES, ProgramFolder, drop_folders, keep_folders, make_files, pool_in};
 pub use kept::{NativeRun, run_natively};
 pub use limit::Limit;
 #[cfg(not(target_arch = "x86_64"))]

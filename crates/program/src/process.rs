@@ -4,6 +4,7 @@
 //! When it has ended the process has nothing left to do; its threads are not unwound.
 
 mod calls;
+mod elsewhere;
 mod entries;
 mod events;
 mod explore;
@@ -16,6 +17,7 @@ mod locals;
 mod machine;
 mod mapped;
 mod masks;
+mod notified;
 mod pages;
 mod parts;
 mod pool;
@@ -87,11 +89,12 @@ pub fn serve(folder: &Path) -> ! {
         if !matches!(task, Task::Natively(_)) {
             always_at_the_same_addresses();
         }
-        keeper::keep(by).map_err(|error| format!("gets no process of its own: {error}"))?;
+        keeper::keep(&by, &task.roots())
+            .map_err(|error| format!("gets no process of its own: {error}"))?;
         match task {
             Task::Run(request) => run(&request).map(|ran| Answer::Ran(Box::new(ran))),
             Task::Explore(serving) => explore::serve(&serving).map(|()| Answer::Served),
-            Task::Natively(Native { path, words }) => {
+            Task::Natively(Native { path, words, .. }) => {
                 // Only returns if it fails.
                 Err(Command::new(path).args(words).exec().to_string())
             }

@@ -1,6 +1,7 @@
 //! What the process that runs a program is asked, and what it answers: files of JSON.
 
 use crate::explore::Serving;
+use crate::folder::{Asker, CRASHED, FILES, Roots};
 use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_sim::{Counters, Cycle, RunTimeline, SiteTime, Stalls, TimelineWindow};
 use serde::{Deserialize, Serialize};
@@ -75,8 +76,7 @@ pub enum Judge {
 /// What a process is asked for, and by whom.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Asked {
-    /// The number of the process that asks.
-    pub(crate) by: u32,
+    pub(crate) by: Asker,
     pub(crate) task: Task,
 }
 
@@ -98,6 +98,22 @@ pub(crate) struct Native {
     pub(crate) path: PathBuf,
     /// Its words, but for the first.
     pub(crate) words: Vec<String>,
+    /// The folder of its files.
+    pub(crate) files: PathBuf,
+}
+
+impl Task {
+    /// Where its files are.
+    pub(crate) fn roots(&self) -> Roots {
+        let one = |folder: &PathBuf| Roots { own: folder.clone(), others: folder.clone() };
+        match self {
+            Task::Run(request) => {
+                Roots { own: request.folder.join(FILES), others: request.folder.join(CRASHED) }
+            }
+            Task::Explore(serving) => one(&serving.folder),
+            Task::Natively(native) => one(&native.files),
+        }
+    }
 }
 
 /// A program and where it begins.
@@ -149,7 +165,7 @@ pub struct Request {
     pub crashes: Vec<CrashAfter>,
     /// What they are held to.
     pub judge: Judge,
-    /// A folder for files of this run.
+    /// A folder of this run, with a folder `files` for the program's.
     pub folder: PathBuf,
     /// Most cycles.
     pub cycles_max: Cycle,

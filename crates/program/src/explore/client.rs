@@ -2,6 +2,7 @@
 
 use super::explored::SiteLines;
 use super::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
+use crate::folder::make_files;
 use crate::kept::Kept;
 use crate::limit::Limit;
 use crate::request::{self, Answer};
@@ -11,7 +12,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seawall_explore::{Site, SourceLine};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::fs;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Stdio};
@@ -40,7 +40,7 @@ impl Server {
     ) -> Result<Server, ProgramError> {
         limit.check()?;
         let io = |error| failed("cannot start the process of a program", error);
-        fs::create_dir_all(&serving.folder).map_err(io)?;
+        make_files(&serving.folder).map_err(io)?;
         let task = request::Task::Explore(serving.clone());
         let mut process = Kept::start(command, folder, task, |command| {
             command.env("GLIBC_TUNABLES", TUNABLES).stderr(Stdio::null());

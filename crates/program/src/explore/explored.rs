@@ -3,6 +3,7 @@
 use super::client::{Server, Servers, THREADS, failed};
 use super::files::{copy_all, page_of};
 use super::wire::{Did, Done, End, PoolPage, Serving, Task};
+use crate::folder::pool_in;
 use crate::limit::Limit;
 use crate::request::{Fences, From, PAGE, Place, Start};
 use crate::spawn::ProgramError;
@@ -55,7 +56,7 @@ pub struct ProgramAndCheck {
     pub server: Vec<PathBuf>,
     /// A folder for files.
     pub folder: PathBuf,
-    /// The folder with the pools as they are before each run; it may be empty.
+    /// The [files](crate::make_files) as they are before each run; there may be none.
     pub before: PathBuf,
     /// What the program returns when all is well.
     pub exit_code: i32,
@@ -321,7 +322,7 @@ impl ProgramAndCheck {
         };
         let folder = self.folder.join(format!("{name}-{number:04}"));
         let pools = folder.join("files");
-        let pool = pools.join("pool").display().to_string();
+        let pool = pool_in(&pools).display().to_string();
         let serving = Serving {
             start: half.start.with_pool(&pool),
             fences: self.fences,

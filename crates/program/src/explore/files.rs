@@ -13,15 +13,18 @@ use std::path::Path;
 /// Bytes that are copied between two looks at whether to go on.
 const PIECE: u64 = 1 << 20;
 
-/// Copies a file, or a folder with all that is in it. Holes of files stay holes. `go_on` is asked
-/// again and again; its error ends the copy.
+/// Copies a file, or a folder with all that is in it, links as links. Holes of files stay holes.
+/// `go_on` is asked again and again; its error ends the copy.
 pub(crate) fn copy_all<E: From<io::Error>>(
     from: &Path,
     to: &Path,
     go_on: &dyn Fn() -> Result<(), E>,
 ) -> Result<(), E> {
     go_on()?;
-    let is = fs::metadata(from)?;
+    let is = fs::symlink_metadata(from)?;
+    if is.is_symlink() {
+        return Ok(std::os::unix::fs::symlink(fs::read_link(from)?, to)?);
+    }
     if is.is_file() {
         return copy_open(&File::open(from)?, to, go_on);
     }

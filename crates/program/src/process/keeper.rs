@@ -4,24 +4,34 @@
 //! of the keeper, which is their subreaper, so that it finds and kills them all: when the program
 //! has ended, when the keeper is asked to end, and when the process is gone that has asked for the
 //! program.
+//!
+//! It also answers for the files that the program has [elsewhere](super::elsewhere).
 
+use super::elsewhere::Elsewhere;
+use super::notified::{self, Told};
+use crate::folder::{Asker, Roots};
 use libc::{c_int, pid_t, sigset_t};
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
-/// Makes this process, which `asker` has started, the keeper of a new one, in which this returns.
+/// Makes this process the keeper of a new one, in which this returns. The files of that one are
+/// below `roots`.
 ///
 /// # Errors
 /// When the system has no process left.
-pub(crate) fn keep(asker: u32) -> io::Result<()> {
+pub(crate) fn keep(asker: &Asker, roots: &Roots) -> io::Result<()> {
     let (signals, before) = hold_signals();
+    let (keepers, programs) = UnixStream::pair()?;
     // SAFETY: these change this process alone, which has one thread.
     let (keeper, child) = unsafe {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-        if libc::getppid() != asker as pid_t {
+        if libc::getppid() != asker.process as pid_t {
             end_as(libc::SIGKILL);
         }
         (libc::getpid(), libc::fork())
@@ -38,9 +48,15 @@ pub(crate) fn keep(asker: u32) -> io::Result<()> {
                 libc::setpgid(0, 0);
                 libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
             }
-            Ok(())
+            drop(keepers);
+            hand_over(programs)
         }
-        child => watch(child, &signals),
+        child => {
+            drop(programs);
+            let told = take_over(child, keepers);
+            let elsewhere = Elsewhere::new(roots, child, &asker.folders);
+            watch(child, &signals, told.map(|told| (told, elsewhere)))
+        }
     }
 }
 
@@ -60,23 +76,98 @@ fn hold_signals() -> (sigset_t, sigset_t) {
     }
 }
 
-/// Waits until the program has ended, or must end.
-fn watch(program: pid_t, signals: &sigset_t) -> ! {
-    // SAFETY: closes what the program has, whose readers must see its end.
-    unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
+/// Has the keeper answer for the files of this process.
+fn hand_over(mut keeper: UnixStream) -> io::Result<()> {
+    // Where the kernel cannot do that, files elsewhere are refused when they are mapped.
+    let told = notified::tell().ok();
+    let fd = told.as_ref().map_or(-1, |told| told.as_raw_fd());
+    keeper.write_all(&fd.to_ne_bytes())?;
+    keeper.read_exact(&mut [0])
+}
+
+/// Takes over what the program hands over, if it does.
+fn take_over(program: pid_t, mut stream: UnixStream) -> Option<Told> {
+    let mut fd = [0; 4];
+    stream.read_exact(&mut fd).ok()?;
+    let fd = RawFd::from_ne_bytes(fd);
+    let told = if fd < 0 { None } else { Told::of(program, fd).ok() };
+    stream.write_all(&[0]).ok()?;
+    told
+}
+
+/// Waits until the program has ended, or must end, and answers for its files.
+fn watch(
+    program: pid_t,
+    signals: &sigset_t,
+    mut told: Option<(Told, Elsewhere)>,
+) -> ! {
+    // SAFETY: makes a file that is read where signals come.
+    let come = unsafe { libc::signalfd(-1, signals, libc::SFD_CLOEXEC) };
+    close_all_but(&[come, told.as_ref().map_or(come, |(told, _)| told.as_raw_fd())]);
     let status = loop {
         if let Some(status) = reap(program) {
             break status;
         }
-        let mut signal = 0;
-        // SAFETY: the set is whole, and the number goes to a place of ours.
-        unsafe { libc::sigwait(signals, &raw mut signal) };
-        if signal == libc::SIGTERM {
+        let asks = wait(come, told.as_ref().map(|(told, _)| told.as_raw_fd()));
+        if asks.0 && next_signal(come) == libc::SIGTERM {
             break libc::SIGKILL;
+        }
+        match (&told, asks.1) {
+            (Some((told, elsewhere)), Asks::Something) => {
+                if let Some(call) = told.next() {
+                    told.answer(&call, &elsewhere.judge(&call));
+                }
+            }
+            (_, Asks::NoMore) => told = None,
+            _ => {}
         }
     };
     kill_all(program);
     end_as(status)
+}
+
+/// What the processes of a program want.
+enum Asks {
+    Nothing,
+    Something,
+    NoMore,
+}
+
+/// Waits for a signal or a question: whether there is one, and what is asked.
+fn wait(come: RawFd, told: Option<RawFd>) -> (bool, Asks) {
+    let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut both = [wanted(come), wanted(told.unwrap_or(-1))];
+    // SAFETY: two files, of which one may be none.
+    unsafe { libc::poll(both.as_mut_ptr(), 2, -1) };
+    let asks = match both[1].revents {
+        0 => Asks::Nothing,
+        events if events & libc::POLLIN != 0 => Asks::Something,
+        _ => Asks::NoMore,
+    };
+    (both[0].revents != 0, asks)
+}
+
+/// The signal that has come.
+fn next_signal(come: RawFd) -> c_int {
+    let mut about = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+    // SAFETY: the kernel fills what is all zeros.
+    unsafe {
+        libc::read(come, about.as_mut_ptr().cast(), size_of::<libc::signalfd_siginfo>());
+        about.assume_init().ssi_signo as c_int
+    }
+}
+
+/// Closes what the program has, whose readers must see its end.
+fn close_all_but(kept: &[RawFd]) {
+    let mut kept: Vec<libc::c_uint> = kept.iter().map(|fd| *fd as libc::c_uint).collect();
+    kept.sort_unstable();
+    kept.dedup();
+    let mut first = 0;
+    for last in kept.into_iter().chain([libc::c_uint::MAX]) {
+        // SAFETY: no file that is closed is used any more.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last.wrapping_sub(1), 0) };
+        first = last.wrapping_add(1);
+    }
 }
 
 /// How the program has ended, if it has; others that have ended are forgotten.

@@ -1,5 +1,6 @@
 //! What the program does to the mappings of its pools, and to their files.
 
+use crate::folder::as_known;
 use crate::process::explore;
 use crate::process::failure::{fail_at, refuse};
 use crate::process::pages::pages;
@@ -68,7 +69,7 @@ fn knows_one(pool: &Pool, part: Range<u64>) -> bool {
 pub(crate) fn check_names() {
     let lost = |pool: &Pool| !pool.has_its_name() && explore::is_stored_to(&pool.path);
     if let Some(pool) = regions::pools().into_iter().find(lost) {
-        let name = explore::name(&pool.path);
+        let name = as_known(&explore::name(&pool.path));
         let what = format!(
             "renames, replaces or removes the file {}, which it has mapped and stored to: a crash \
              finds files under the names that they have at the end, so that none could be tried \

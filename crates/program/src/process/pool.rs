@@ -55,11 +55,6 @@ impl Pool {
         self.offset + at - self.at
     }
 
-    /// Whether it is of the same file.
-    pub(crate) fn is_of(&self, other: &Pool) -> bool {
-        self.number == other.number
-    }
-
     /// The length of the file.
     pub(crate) fn file_bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())

@@ -1,21 +1,23 @@
 //! Crashes of a run, and what they are held to.
 
-use crate::explore::files::copy_open;
+use crate::explore::files::copy_all;
+use crate::folder::{CRASHED, FILES, pool_in};
 use crate::process::failure::fail_at;
 use crate::process::pages::pages;
-use crate::process::pool::Pool;
 use crate::process::regions;
 use crate::process::runtime::SPACE_BYTES;
 use crate::process::runtime::runtime;
 use crate::process::stacks;
 use crate::request::{BrokenCrash, Judge, PAGE, Request};
 use crate::spawn::tail;
+use rustc_hash::FxHashMap;
 use rustix::process::{Pid, Signal, kill_process_group};
 use seawall_memory::LINE_BYTES;
 use seawall_sim::{CoreAccess, Crash, Cycle, Observer, Recording, RunOutcome};
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -139,12 +141,13 @@ impl Observer for Watch {
 
 impl Check {
     fn judge(&mut self, now: Cycle, pm: &[u8]) {
-        let pools = regions::pools();
-        let Some(first) = pools.first() else { return };
+        if regions::pools().is_empty() {
+            return;
+        }
         self.crashes += 1;
-        let path = self.folder.join("crashed");
-        let outcome = write_pools(&pools, first, &path, pm)
-            .and_then(|()| self.run(&path.display().to_string()));
+        let crashed = self.folder.join(CRASHED);
+        let outcome = write_files(&self.folder.join(FILES), &crashed, pm)
+            .and_then(|()| self.run(&pool_in(&crashed).display().to_string()));
         match outcome {
             Ok(None) => {}
             Ok(Some(what)) => self.broken.push(BrokenCrash { cycle: now, what }),
@@ -188,21 +191,51 @@ impl Check {
     }
 }
 
-/// Writes the pool that `first` is part of as a crash has left it: what the machine has of its
-/// pages, and the rest as it was.
-fn write_pools(pools: &[Pool], first: &Pool, path: &Path, pm: &[u8]) -> io::Result<()> {
-    let of_file: Vec<&Pool> = pools.iter().filter(|pool| pool.is_of(first)).collect();
-    copy_open::<io::Error>(&first.file, path, &|| Ok(()))?;
-    let (to, length) = (File::options().write(true).open(path)?, first.file_bytes()?);
+/// Writes the files of the run as a crash has left them: what the machine has of their pages, and
+/// the rest as it is.
+fn write_files(from: &Path, to: &Path, pm: &[u8]) -> io::Result<()> {
+    if to.exists() {
+        std::fs::remove_dir_all(to)?;
+    }
+    copy_all::<io::Error>(from, to, &|| Ok(()))?;
+    let mut names = FxHashMap::default();
+    name_all(to, from, &mut names)?;
+    let mut open: FxHashMap<&Path, File> = FxHashMap::default();
     for (n, page) in pages().persistent().into_iter().enumerate() {
-        let Some(pool) = of_file.iter().find(|pool| pool.is_at(page)) else { continue };
-        let offset = pool.offset_of(page);
+        let Some(pool) = regions::pool_at(page) else { continue };
         let from = n * PAGE as usize;
         let Some(contents) = pm.get(from..from + PAGE as usize) else { continue };
         // A page that is as the file has it may be a hole.
-        if pool.page(page)? != contents {
-            let bytes = length.saturating_sub(offset).min(PAGE) as usize;
+        if pool.page(page)? == contents {
+            continue;
+        }
+        let offset = pool.offset_of(page);
+        let bytes = pool.file_bytes()?.saturating_sub(offset).min(PAGE) as usize;
+        // A file that has no name any more is none that a check could find.
+        for name in names.get(&pool.number).into_iter().flatten() {
+            let to = match open.entry(name) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(new) => new.insert(File::options().write(true).open(name)?),
+            };
             to.write_all_at(&contents[..bytes], offset)?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds the copies, below `to`, of each file below `from`, by its device and inode.
+fn name_all(
+    to: &Path,
+    from: &Path,
+    names: &mut FxHashMap<(u64, u64), Vec<PathBuf>>,
+) -> io::Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (is, to) = (entry.metadata()?, to.join(entry.file_name()));
+        if is.is_dir() {
+            name_all(&to, &entry.path(), names)?;
+        } else if is.is_file() {
+            names.entry((is.dev(), is.ino())).or_default().push(to);
         }
     }
     Ok(())

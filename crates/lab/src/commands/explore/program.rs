@@ -11,7 +11,8 @@ use crate::commands::program::{
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
 use seawall_program::{
-    ExploredProgram, From, Half, Limit, ProgramAndCheck, ProgramError, ProgramFolder, Start, server,
+    ExploredProgram, From, Half, Limit, ProgramAndCheck, ProgramError, ProgramFolder, Start,
+    make_files, server,
 };
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -198,7 +199,7 @@ fn how(
         }
     };
     let before = folder.join("before");
-    std::fs::create_dir_all(&before).map_err(|error| lab(LabError::Folder { error }))?;
+    make_files(&before).map_err(|error| lab(LabError::Folder { error }))?;
     if let Some(text) = &options.prepare {
         let command = ProgramCommand::parse("--prepare", text).map_err(lab)?;
         prepare(&command, &before, folder, seconds, limit).map_err(stopped)?;

@@ -10,12 +10,12 @@ use crate::engine::timeline::TRACE_BYTES_MAX;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_program::{
-    CrashAfter, Judge, Limit, Persistent, ProgramError, ProgramFolder, Ran, Request, Run,
-    STORES_NOTHING, Start, Timed, server,
+    CrashAfter, FILES, Judge, Limit, Persistent, ProgramError, ProgramFolder, Ran, Request, Run,
+    STORES_NOTHING, Start, Timed, make_files, server,
 };
 use seawall_sim::{Cycle, SimError};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Crashes come at most this long after their store.
 const DELAY_CYCLES_MAX: Cycle = 2000;
@@ -133,6 +133,7 @@ impl Bench {
         limit: &Limit,
     ) -> Result<Ran, LabError> {
         let folder = self.folder(name)?;
+        let pool = make_files(&folder.join(FILES)).map_err(|error| LabError::Folder { error })?;
         let is_measured = judge == Judge::Nobody;
         let has_profile = plan.has_profile && is_measured;
         let window = plan.window(point).filter(|_| is_measured);
@@ -141,7 +142,7 @@ impl Bench {
             start: Start {
                 image: self.image.clone(),
                 entry: None,
-                words: plan.command.with_pool(Path::new(&folder.join("pool"))),
+                words: plan.command.with_pool(&pool),
             },
             machine: plan.machine_name.clone(),
             design: point.design.text.clone(),

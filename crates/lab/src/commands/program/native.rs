@@ -5,7 +5,7 @@ use super::cell::Bench;
 use super::command::ProgramCommand;
 use super::output::Output;
 use crate::LabError;
-use seawall_program::{Limit, NativeRun, ProgramError, run_natively};
+use seawall_program::{FILES, Limit, NativeRun, ProgramError, make_files, run_natively};
 use std::path::Path;
 
 /// What it printed, if it ran.
@@ -32,7 +32,9 @@ pub(super) fn run(plan: &ProgramPlan, bench: &Bench, limit: &Limit) -> Result<Na
         return Ok(Native { output: None });
     }
     let folder = bench.folder("native")?;
-    let words = plan.command.with_pool(&folder.join("pool"));
+    let files = folder.join(FILES);
+    let pool = make_files(&files).map_err(|error| LabError::Folder { error })?;
+    let words = plan.command.with_pool(&pool);
     let code = run_natively(
         &NativeRun {
             program: plan.command.text.clone(),
@@ -40,6 +42,7 @@ pub(super) fn run(plan: &ProgramPlan, bench: &Bench, limit: &Limit) -> Result<Na
             words: words[1..].to_vec(),
             input: plan.input.clone(),
             folder: folder.clone(),
+            files,
             seconds: plan.seconds,
         },
         limit,
@@ -51,8 +54,8 @@ pub(super) fn run(plan: &ProgramPlan, bench: &Bench, limit: &Limit) -> Result<Na
     Ok(Native { output: Some(Output::of(&folder)) })
 }
 
-/// Runs a command that makes the file `pool` in `folder`; it must end with 0. What it prints goes
-/// to files of `said`.
+/// Runs a command with its files in `folder`; it must end with 0. What it prints goes to files of
+/// `said`.
 pub(crate) fn prepare(
     command: &ProgramCommand,
     folder: &Path,
@@ -60,13 +63,15 @@ pub(crate) fn prepare(
     seconds: u64,
     limit: &Limit,
 ) -> Result<(), LabError> {
-    let words = command.with_pool(&folder.join("pool"));
+    let pool = make_files(folder).map_err(|error| LabError::Folder { error })?;
+    let words = command.with_pool(&pool);
     let run = NativeRun {
         program: command.text.clone(),
         path: command.path.clone(),
         words: words[1..].to_vec(),
         input: None,
         folder: said.into(),
+        files: folder.into(),
         seconds,
     };
     match run_natively(&run, limit)? {

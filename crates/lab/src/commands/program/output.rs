@@ -2,6 +2,7 @@
 //! a sum or a count; so do times and the order of threads, which may differ.
 
 use super::command::POOL;
+use seawall_program::{FILES, pool_in};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -33,7 +34,8 @@ pub(super) struct Difference {
 impl Output {
     /// Of the run in this folder.
     pub(super) fn of(folder: &Path) -> Output {
-        Output { path: folder.join("stdout"), pool: folder.join("pool").display().to_string() }
+        let pool = pool_in(&folder.join(FILES)).display().to_string();
+        Output { path: folder.join("stdout"), pool }
     }
 
     fn lines(&self) -> io::Result<impl Iterator<Item = io::Result<String>>> {
@@ -112,7 +114,7 @@ mod tests {
     fn printed(folder: &Path, name: &str, text: &str) -> Output {
         let folder = folder.join(name);
         std::fs::create_dir_all(&folder).unwrap();
-        let text = text.replace("POOL", &folder.join("pool").display().to_string());
+        let text = text.replace("POOL", &pool_in(&folder.join(FILES)).display().to_string());
         std::fs::write(folder.join("stdout"), text).unwrap();
         Output::of(&folder)
     }

@@ -5,6 +5,7 @@ use super::space::{Space, space};
 use super::template::Template;
 use crate::explore::client::THREADS;
 use crate::explore::wire::{Done, End, Module, Reply, Serving, Task, read_frame, write_frame};
+use crate::folder::PARTS;
 use crate::process::failure::place_of;
 use crate::process::runtime::{OneThread, runtime};
 use crate::process::{Loaded, end_with_parent};
@@ -52,14 +53,17 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
     let module = |(path, base, at, bytes)| Module { path, base, at, bytes };
     let modules = image::code().into_iter().map(module).collect();
     write_frame(&mut told, &Reply::Ready(modules)).map_err(failed)?;
-    let mut template = Template::new(&serving.template, &serving.folder);
+    let mut templates =
+        PARTS.map(|part| Template::new(&serving.template.join(part), &serving.folder.join(part)));
     let pm_bytes = (serving.pages.len() as u64 * PAGE).max(PAGE);
     let recorder = Recorder::new(Image::new(pm_bytes, serving.dram_bytes));
     recorder.get_ready(THREADS);
     Space::set_up(serving);
     let emptied = File::create(&serving.said).map_err(failed)?;
     while let Some(task) = read_frame::<Task>(&mut asked).map_err(failed)? {
-        template.restore().map_err(failed)?;
+        for template in &mut templates {
+            template.restore().map_err(failed)?;
+        }
         emptied.set_len(0).map_err(failed)?;
         if let Some(end) =
             in_a_fork(|| begin(serving, &recorder, loaded, task, &told)).map_err(failed)?

@@ -35,14 +35,18 @@ fn stamp(file: &Metadata) -> Stamp {
 
 impl Put {
     fn new(path: &Path) -> io::Result<Put> {
-        let is = fs::metadata(path)?;
+        let is = fs::symlink_metadata(path)?;
         let is_small = is.is_file() && is.len() <= KEPT_MAX;
         let bytes = if is_small { Some(fs::read(path)?) } else { None };
         Ok(Put { stamp: stamp(&is), bytes })
     }
 
-    /// Whether the file at `path`, which is this now, is as it was.
+    /// Whether the file at `path`, which is this now, is as it was. Of what is in a folder nobody
+    /// keeps track.
     fn is_still(&mut self, path: &Path, is: &Metadata) -> bool {
+        if is.is_dir() {
+            return false;
+        }
         let now = stamp(is);
         let is_same = self.stamp == now || self.has_only_been_touched(path, now);
         self.stamp = now;
@@ -76,7 +80,7 @@ impl Template {
         for entry in fs::read_dir(&self.from)? {
             let name = entry?.file_name();
             let to = self.to.join(&name);
-            if !(self.put.contains_key(&name) && to.exists()) {
+            if !(self.put.contains_key(&name) && fs::symlink_metadata(&to).is_ok()) {
                 copy_all::<io::Error>(&self.from.join(&name), &to, &|| Ok(()))?;
                 self.put.insert(name, Put::new(&to)?);
             }
@@ -105,6 +109,11 @@ mod tests {
         template.restore().unwrap();
         fs::write(to.join("pool"), "changed").unwrap();
         fs::write(to.join("more"), "more").unwrap();
+        fs::write(to.join("deep/file"), "longer").unwrap();
+        std::os::unix::fs::symlink("nowhere", from.join("link")).unwrap();
+        template.restore().unwrap();
+        assert_eq!(fs::read(to.join("deep/file")).unwrap(), b"file");
+        assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("nowhere"));
         fs::remove_dir_all(to.join("deep")).unwrap();
         template.restore().unwrap();
         assert_eq!(fs::read(to.join("pool")).unwrap(), b"pool");

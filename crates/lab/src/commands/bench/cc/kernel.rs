@@ -8,8 +8,8 @@ use super::CcBenchOptions;
 use super::workshop::{Built, Workshop};
 use crate::LabError;
 use seawall_program::{
-    Fences, From, Judge, Limit, NativeRun, Persistent, ProgramError, Ran, Request, Run, Start,
-    run_natively,
+    FILES, Fences, From, Judge, Limit, NativeRun, Persistent, ProgramError, Ran, Request, Run,
+    Start, run_natively,
 };
 use seawall_sim::Cycle;
 use std::fs;
@@ -130,7 +130,8 @@ impl Kernel {
         let program = format!("{}, a program of the bench,", self.name);
         let (path, words) = (binary.to_owned(), words.to_vec());
         let (folder, seconds) = (workshop.new_folder()?, SECONDS);
-        let run = NativeRun { program, path, words, input: None, folder, seconds };
+        let files = folder.join(FILES);
+        let run = NativeRun { program, path, words, input: None, folder, files, seconds };
         let code = run_natively(&run, limit)?;
         let said = fs::read_to_string(run.folder.join("stdout")).unwrap_or_default();
         let spent = said.lines().find_map(|line| line.strip_prefix("nanoseconds ")?.parse().ok());
