@@ -24,6 +24,8 @@ pub struct Embedded {
     pub image: Vec<u8>,
     /// The libraries that the image needs.
     pub libraries: Vec<TwinLibrary>,
+    /// Whether the system loads the program at one address, always (`-no-pie`).
+    pub is_fixed: bool,
     /// Objects, members of archives and shared libraries that are not instrumented: what these do
     /// to memory is not seen.
     pub opaque: Vec<String>,
@@ -92,7 +94,14 @@ pub fn embedded(path: &Path) -> Result<Embedded, CcError> {
         }
     }
     let program = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Embedded { program, image, libraries, opaque })
+    Ok(Embedded { program, image, libraries, is_fixed: is_fixed(path), opaque })
+}
+
+/// Whether the header of a program says that it is at one address.
+fn is_fixed(path: &Path) -> bool {
+    let mut start = [0; 18];
+    let is_read = File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok());
+    is_read && start[16..] == elf::ET_EXEC.to_le_bytes()
 }
 
 fn not_elf(path: &Path) -> CcError {

@@ -14,6 +14,9 @@
 
 #define BUFFER 16384ul
 
+/* What sw_sync_files is asked for. */
+enum { SYNC_ALL, SYNC_FILE_SYSTEM, SYNC_FILE, SYNC_PART };
+
 void support_check_input(int file)
 {
     struct stat about;
@@ -92,13 +95,23 @@ static ssize_t write_unmapped(int file, const char *from, size_t bytes, off_t of
     return (ssize_t)done;
 }
 
+/* What has just been written to a file is durable, in its mapping, too. */
+static void sync_written(int file, size_t bytes, off_t offset)
+{
+    off_t end = offset < 0 ? HOST(lseek(file, 0, SEEK_CUR)) : offset + (off_t)bytes;
+    sw_sync_files(SYNC_PART, file, end - (off_t)bytes, bytes);
+}
+
 static ssize_t write_at(int file, const char *from, size_t bytes, off_t offset)
 {
     size_t there = bytes;
     char *mapped = sw_mapped(file, offset, &there);
     ssize_t done = write_unmapped(file, from, bytes, offset);
-    if (mapped != NULL && done > 0)
+    if (mapped != NULL && done > 0) {
         memcpy(mapped, from, (size_t)done < there ? (size_t)done : there);
+        if ((HOST(fcntl(file, F_GETFL)) & (O_SYNC | O_DSYNC)) != 0)
+            sync_written(file, (size_t)done, offset);
+    }
     return done;
 }
 
@@ -176,6 +189,96 @@ ssize_t writev(int file, const struct iovec *pieces, int count)
     return done;
 }
 
+/* As the two above, from an offset on. */
+ssize_t preadv(int file, const struct iovec *pieces, int count, off_t offset)
+{
+    ssize_t done = 0;
+    for (int i = 0; i < count; i++) {
+        ssize_t got = pread(file, pieces[i].iov_base, pieces[i].iov_len, offset + done);
+        if (got < 0)
+            return done > 0 ? done : -1;
+        done += got;
+        if ((size_t)got < pieces[i].iov_len)
+            break;
+    }
+    return done;
+}
+ssize_t preadv64(int, const struct iovec *, int, off64_t) ALIAS(preadv);
+
+ssize_t pwritev(int file, const struct iovec *pieces, int count, off_t offset)
+{
+    ssize_t done = 0;
+    for (int i = 0; i < count; i++) {
+        ssize_t put = pwrite(file, pieces[i].iov_base, pieces[i].iov_len, offset + done);
+        if (put < 0)
+            return done > 0 ? done : -1;
+        done += put;
+        if ((size_t)put < pieces[i].iov_len)
+            break;
+    }
+    return done;
+}
+ssize_t pwritev64(int, const struct iovec *, int, off64_t) ALIAS(pwritev);
+
+/* An offset of -1 is that of the file here. Hints of how to read change nothing. */
+ssize_t preadv2(int file, const struct iovec *pieces, int count, off_t offset, int flags)
+{
+    (void)flags;
+    return offset == -1 ? readv(file, pieces, count) : preadv(file, pieces, count, offset);
+}
+ssize_t preadv64v2(int, const struct iovec *, int, off64_t, int) ALIAS(preadv2);
+
+ssize_t pwritev2(int file, const struct iovec *pieces, int count, off_t offset, int flags)
+{
+    if ((flags & RWF_APPEND) != 0)
+        support_refuse("pwritev2 that appends");
+    ssize_t done = offset == -1 ? writev(file, pieces, count) : pwritev(file, pieces, count, offset);
+    if (done > 0 && (flags & (RWF_SYNC | RWF_DSYNC)) != 0)
+        sync_written(file, (size_t)done, offset);
+    return done;
+}
+ssize_t pwritev64v2(int, const struct iovec *, int, off64_t, int) ALIAS(pwritev2);
+
+/* ---- names ---- */
+
+/* A crash finds a file under its name. */
+static int renamed(int failed)
+{
+    if (failed == 0)
+        sw_renamed();
+    return failed;
+}
+
+int rename(const char *from, const char *to)
+{
+    return renamed(HOST(REAL(rename)(from, to)));
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    return renamed(HOST(REAL(renameat)(from_folder, from, to_folder, to)));
+}
+
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    return renamed(HOST(REAL(renameat2)(from_folder, from, to_folder, to, flags)));
+}
+
+int unlink(const char *path)
+{
+    return renamed(HOST(REAL(unlink)(path)));
+}
+
+int unlinkat(int folder, const char *path, int flags)
+{
+    return renamed(HOST(REAL(unlinkat)(folder, path, flags)));
+}
+
+int remove(const char *path)
+{
+    return renamed(HOST(REAL(remove)(path)));
+}
+
 /* ---- the length of files, and what is in them ---- */
 
 int ftruncate(int file, off_t bytes)
@@ -239,11 +342,34 @@ int msync(void *at, size_t bytes, int flags)
 /* What is stored to a mapping of the file is durable, too. */
 int fsync(int file)
 {
-    size_t bytes = SIZE_MAX;
-    char *mapped = sw_mapped(file, 0, &bytes);
-    return mapped == NULL ? HOST(REAL(fsync)(file)) : msync(mapped, bytes, MS_SYNC);
+    sw_work(SYSTEM_CALL_WORK);
+    return sw_sync_files(SYNC_FILE, file, 0, 0) != 0 ? 0 : HOST(REAL(fsync)(file));
 }
 int fdatasync(int) ALIAS(fsync);
+
+/* On Linux both wait until all is durable (sync(2)). What is not mapped is taken to be. */
+int syncfs(int file)
+{
+    sw_work(SYSTEM_CALL_WORK);
+    if (HOST(fcntl(file, F_GETFD)) < 0)
+        return -1;
+    sw_sync_files(SYNC_FILE_SYSTEM, file, 0, 0);
+    return 0;
+}
+
+void sync(void)
+{
+    sw_work(SYSTEM_CALL_WORK);
+    sw_sync_files(SYNC_ALL, -1, 0, 0);
+}
+
+/* Starts to write, and waits, but leaves what is written in the caches of the device, and tells
+ * nobody where the file has it: it makes nothing durable (sync_file_range(2)). */
+int sync_file_range(int file, off64_t offset, off64_t bytes, unsigned flags)
+{
+    sw_work(SYSTEM_CALL_WORK);
+    return HOST(REAL(sync_file_range)(file, offset, bytes, flags));
+}
 
 /* Makes a mapping smaller; no program that was met makes one larger. */
 void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)

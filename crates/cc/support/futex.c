@@ -53,8 +53,7 @@ static bool is_harmless(long number)
     static const short harmless[] = {
         SYS_open,      SYS_openat,    SYS_close,     SYS_stat,       SYS_fstat,     SYS_lstat,
         SYS_newfstatat, SYS_lseek,    SYS_access,    SYS_faccessat,  SYS_getpid,    SYS_getppid,
-        SYS_getuid,    SYS_geteuid,   SYS_getgid,    SYS_getegid,    SYS_ftruncate, SYS_truncate,
-        SYS_fallocate, SYS_fsync,     SYS_fdatasync, SYS_unlink,     SYS_unlinkat,  SYS_rename,
+        SYS_getuid,    SYS_geteuid,   SYS_getgid,    SYS_getegid,    SYS_truncate,
         SYS_mkdir,     SYS_mkdirat,   SYS_rmdir,     SYS_getcwd,     SYS_chdir,     SYS_uname,
         SYS_readlink,  SYS_readlinkat, SYS_fcntl,    SYS_dup,        SYS_dup2,      SYS_umask,
         SYS_chmod,     SYS_fchmod,    SYS_getdents64, SYS_statfs,    SYS_fstatfs,   SYS_fadvise64,
@@ -148,6 +147,32 @@ static bool own_call(long n, const long *a, long *result)
         return true;
     case SYS_fallocate:
         *result = minus_errno(fallocate((int)a[0], (int)a[1], a[2], a[3]));
+        return true;
+    case SYS_fsync:
+    case SYS_fdatasync:
+        *result = minus_errno(fsync((int)a[0]));
+        return true;
+    case SYS_syncfs:
+        *result = minus_errno(syncfs((int)a[0]));
+        return true;
+    case SYS_sync:
+        sync();
+        *result = 0;
+        return true;
+    case SYS_unlink:
+        *result = minus_errno(unlink((const char *)a[0]));
+        return true;
+    case SYS_unlinkat:
+        *result = minus_errno(unlinkat((int)a[0], (const char *)a[1], (int)a[2]));
+        return true;
+    case SYS_rename:
+        *result = minus_errno(rename((const char *)a[0], (const char *)a[1]));
+        return true;
+    case SYS_renameat:
+    case SYS_renameat2:
+        *result = minus_errno(renameat2((int)a[0], (const char *)a[1], (int)a[2],
+                                        (const char *)a[3],
+                                        n == SYS_renameat2 ? (unsigned)a[4] : 0));
         return true;
     case SYS_exit_group:
         _exit((int)a[0]);

@@ -131,6 +131,9 @@ pub(crate) enum Command {
         entry: String,
         /// The pool
         pool: PathBuf,
+        /// Its code is where the program had it
+        #[arg(long)]
+        keeps_code: bool,
     },
     /// Keep temporary folders for the process of that number, until it ends; what commands start
     /// that run programs

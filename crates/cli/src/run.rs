@@ -8,6 +8,7 @@ use anyhow::Result;
 use seawall_lab::pool::ExamineOptions;
 use seawall_lab::run::{NativeError, RunCommand};
 use seawall_lab::{Doctor, Listing, show_design, show_machine};
+use seawall_program::CheckLayout;
 use seawall_report::{
     Experiment, Finished, Form, Output, Progress, Report, ReportError, Room, command_line, tell,
     within, write_results,
@@ -48,8 +49,8 @@ pub(crate) fn run(command: Command) -> Result<Verdict> {
             None => experiment(&options),
         },
         Command::Cc(_) | Command::Cxx(_) => anyhow::bail!("the words after it go to the compiler"),
-        Command::ProgramCheck { image, entry, pool } => {
-            seawall_program::check(&image, &entry, &pool)
+        Command::ProgramCheck { image, entry, pool, keeps_code } => {
+            seawall_program::check(&image, &entry, &pool, CheckLayout { keeps_code })
         }
         Command::ProgramFolders { process } => seawall_program::keep_folders(process),
         Command::ProgramProcess { folder } => seawall_program::serve(&folder),

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+#[path = "programs/elsewhere.rs"]
+mod elsewhere;
 #[path = "shared/embedded.rs"]
 mod embedded;
 #[path = "programs/ends.rs"]
@@ -33,8 +35,12 @@ mod racy;
 mod ribbon;
 #[path = "programs/sleeping.rs"]
 mod sleeping;
+#[path = "programs/stale.rs"]
+mod stale;
 #[path = "programs/stores.rs"]
 mod stores;
+#[path = "programs/synced.rs"]
+mod synced;
 #[path = "programs/trace.rs"]
 mod trace;
 #[path = "programs/twins.rs"]

@@ -16,4 +16,5 @@ pub(crate) mod files;
 pub(crate) mod wire;
 
 pub use explored::{ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
+pub use wire::CheckLayout;
 pub(crate) use wire::Serving;

@@ -4,6 +4,7 @@
 //! x86-64's registers, its threads borrow the base of `%fs`, and what `seawall cc` instruments is
 //! the assembly of x86-64. Everything else of the crate is the same everywhere.
 
+use crate::explore::CheckLayout;
 use seawall_cc::CcError;
 use std::path::Path;
 
@@ -13,7 +14,7 @@ pub fn serve(_: &Path) -> ! {
 }
 
 /// Ends with the reason why no function of a program runs here.
-pub fn check(_: &Path, _: &str, _: &Path) -> ! {
+pub fn check(_: &Path, _: &str, _: &Path, _: CheckLayout) -> ! {
     refuse()
 }
 

@@ -12,6 +12,7 @@ mod failure;
 mod faults;
 mod image;
 mod keeper;
+mod layout;
 mod lifecycle;
 mod locals;
 mod machine;
@@ -44,6 +45,8 @@ use self::profile::Profile;
 use self::ribbon::Crew;
 use self::runtime::{SPACE_BYTES, THREADS_MAX, runtime};
 use self::watch::Watch;
+use crate::explore::{CheckLayout, Serving};
+use crate::folder::FILES;
 use crate::request::{
     ANSWER, Answer, Asked, Fences, From, Judge, Native, Persistent, REQUEST, Ran, Request, Start,
     TIMELINE, Task, Timed, UnreadFlushes, UnseenStore,
@@ -86,8 +89,13 @@ pub fn serve(folder: &Path) -> ! {
     let asked =
         asked.and_then(|bytes| serde_json::from_slice::<Asked>(&bytes).map_err(|e| e.to_string()));
     let done = asked.and_then(|Asked { by, task }| {
-        if !matches!(task, Task::Natively(_)) {
-            always_at_the_same_addresses();
+        match &task {
+            Task::Natively(_) => {}
+            Task::Explore(Serving { layout: Some(layout), .. }) => {
+                layout::become_a_checks();
+                always_at_the_same_addresses(!layout.keeps_code);
+            }
+            Task::Run(_) | Task::Explore(_) => always_at_the_same_addresses(false),
         }
         keeper::keep(&by, &task.roots())
             .map_err(|error| format!("gets no process of its own: {error}"))?;
@@ -108,8 +116,9 @@ pub fn serve(folder: &Path) -> ! {
 
 /// Runs a function of the image on a pool, as the check of what a crash has left, on a machine
 /// without persistency; the process ends with what it returns, or with 2 and a message.
-pub fn check(image: &Path, entry: &str, pool: &Path) -> ! {
-    always_at_the_same_addresses();
+pub fn check(image: &Path, entry: &str, pool: &Path, layout: CheckLayout) -> ! {
+    layout::become_a_checks();
+    always_at_the_same_addresses(!layout.keeps_code);
     end_with_parent();
     runtime().tells.set(Some(|answer| {
         stacks::set_fs(runtime().host_fs.get());
@@ -154,14 +163,19 @@ pub(crate) fn end_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// Runs this process again without randomised addresses, unless it has none.
-fn always_at_the_same_addresses() {
+/// Runs this process again without randomised addresses, unless it has none; its code elsewhere
+/// than that of other processes if `moves_code`.
+fn always_at_the_same_addresses(moves_code: bool) {
     const NOW: libc::c_ulong = 0xffff_ffff;
     const FIXED: libc::c_int = libc::ADDR_NO_RANDOMIZE;
     // SAFETY: these calls change nothing but the layout of what is executed next.
     unsafe {
         let now = libc::personality(NOW);
-        if now & FIXED != 0 || libc::personality((now | FIXED) as libc::c_ulong) == -1 {
+        if now & FIXED != 0 && (!moves_code || layout::has_moved_code(now)) {
+            return;
+        }
+        let more = if moves_code { layout::move_code() } else { 0 };
+        if libc::personality((now | FIXED | more) as libc::c_ulong) == -1 {
             return;
         }
     }
@@ -184,6 +198,9 @@ fn run(request: &Request) -> Result<Ran, String> {
     runtime.slots.set(cores);
     runtime.persistent.set(request.persistent);
     runtime.fences.set(request.fences);
+    if matches!(request.judge, Judge::Check { .. }) {
+        *runtime.files.borrow_mut() = Some(request.folder.join(FILES));
+    }
     runtime.from_threads.set(request.from == From::Threads);
     let loaded = Loaded::load(&request.start)?;
     if request.has_profile {
@@ -422,18 +439,19 @@ fn load(image: &Path) -> Result<(), String> {
 fn put_arguments(words: &[String]) -> io::Result<*const *const c_char> {
     let bytes: usize = words.iter().map(|word| word.len() + 1).sum();
     let table = (words.len() + 1) * 8;
-    stacks::map_at(ARGUMENTS, (table + bytes).next_multiple_of(4096))?;
-    let mut text = ARGUMENTS + table as u64;
+    let start = ARGUMENTS + layout::shift();
+    stacks::map_at(start, (table + bytes).next_multiple_of(4096))?;
+    let mut text = start + table as u64;
     for (n, word) in words.iter().enumerate() {
         // SAFETY: the memory has just been mapped, with room for the table and all words; the last
         // entry and the ends of the words are zero already.
         unsafe {
-            std::ptr::write((ARGUMENTS as *mut u64).add(n), text);
+            std::ptr::write((start as *mut u64).add(n), text);
             std::ptr::copy_nonoverlapping(word.as_ptr(), text as *mut u8, word.len());
         }
         text += word.len() as u64 + 1;
     }
-    Ok(ARGUMENTS as *const *const c_char)
+    Ok(start as *const *const c_char)
 }
 
 fn environment() -> *const *const c_char {

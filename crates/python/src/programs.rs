@@ -5,6 +5,7 @@
 
 use crate::failure::Failure;
 use pyo3::prelude::*;
+use seawall_program::CheckLayout;
 use std::path::{Path, PathBuf};
 
 /// From now on this command starts such processes; it calls [`serve`] with the words behind it.
@@ -18,8 +19,9 @@ pub(crate) fn serve_by(command: Vec<PathBuf>) {
 pub(crate) fn serve(words: Vec<String>) -> Result<(), Failure> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["program-process", folder] => seawall_program::serve(Path::new(folder)),
-        ["program-check", image, entry, pool] => {
-            seawall_program::check(Path::new(image), entry, Path::new(pool))
+        ["program-check", image, entry, pool, ref more @ ..] => {
+            let layout = CheckLayout { keeps_code: more == ["--keeps-code"] };
+            seawall_program::check(Path::new(image), entry, Path::new(pool), layout)
         }
         ["program-folders", asker] if let Ok(asker) = asker.parse() => {
             seawall_program::keep_folders(asker)

@@ -225,6 +225,12 @@ static int resize(int file, int64_t bytes)
     return 0;
 }
 
+static int sync_files(int which, int file, int64_t offset, size_t bytes)
+{
+    (void)which, (void)file, (void)offset, (void)bytes;
+    return 0;
+}
+
 static void end_by(int signal)
 {
     _exit(128 + signal);
@@ -240,7 +246,8 @@ static void fill_page(void)
         unsupported,  map,         unmap,       sync_map,   heap_grow,   host_begin,
         host_end,     ignore,      ignore,      ignore,     ignore,      ignore,
         yield,        cores,       ignore,      ignore,      mapped,      futex_wait,
-        futex_wake,   protect,     resize,      ignore,      end_by,
+        futex_wake,   protect,     resize,      ignore,      end_by,      sync_files,
+        ignore,
     };
     memcpy((char *)page + 0x200, calls, sizeof calls);
 }

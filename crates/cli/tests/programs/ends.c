@@ -80,6 +80,10 @@ static void change_file(volatile uint64_t *pool, const char *path)
         rename(path, other);
     if (is("removed"))
         unlink(path);
+    if (is("replaced")) {
+        close(open(other, O_RDWR | O_CREAT, 0600));
+        rename(other, path);
+    }
     if (is("shorter") || is("longer-again")) {
         store(pool + 4096, 1);
         if (ftruncate(file, 4096) != 0 || (is("longer-again") && ftruncate(file, BYTES) != 0))

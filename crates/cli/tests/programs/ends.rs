@@ -120,11 +120,12 @@ fn what_a_crash_could_not_do_to_a_file_is_refused_by_name() {
             assert!(said.contains(what) && said.contains("ends.c:"), "{command} {way}: {said}");
         }
     }
-    for way in ["renamed", "removed"] {
+    for way in ["renamed", "removed", "replaced"] {
         let program = format!("./ends {way} {{pool}}");
         let said = place.run(2, &words("explore", &program));
         assert!(said.contains("renames, replaces or removes the file pool"), "{way}: {said}");
-        // Its crashes are of the file itself, whatever it is called.
+        assert!(said.contains("at change_file (ends.c:"), "{way}: {said}");
+        // A crash finds the file under the name that it has then.
         let said = place.run(0, &words("compare", &program));
         assert!(said.contains("none broke"), "{way}: {said}");
     }

@@ -40,7 +40,9 @@ impl Server {
     ) -> Result<Server, ProgramError> {
         limit.check()?;
         let io = |error| failed("cannot start the process of a program", error);
-        make_files(&serving.folder).map_err(io)?;
+        for files in [&serving.folder, &serving.template] {
+            make_files(files).map_err(io)?;
+        }
         let task = request::Task::Explore(serving.clone());
         let mut process = Kept::start(command, folder, task, |command| {
             command.env("GLIBC_TUNABLES", TUNABLES).stderr(Stdio::null());

@@ -2,7 +2,7 @@
 
 use super::client::{Server, Servers, THREADS, failed};
 use super::files::{copy_all, page_of};
-use super::wire::{Did, Done, End, PoolPage, Serving, Task};
+use super::wire::{CheckLayout, Did, Done, End, PoolPage, Serving, Task};
 use crate::folder::pool_in;
 use crate::limit::Limit;
 use crate::request::{Fences, From, PAGE, Place, Start};
@@ -58,6 +58,8 @@ pub struct ProgramAndCheck {
     pub folder: PathBuf,
     /// The [files](crate::make_files) as they are before each run; there may be none.
     pub before: PathBuf,
+    /// Where the check has its memory.
+    pub layout: CheckLayout,
     /// What the program returns when all is well.
     pub exit_code: i32,
     /// Seconds of processor time that one run, or one recovery, may take.
@@ -101,7 +103,7 @@ impl ExploredProgram {
         lines: SiteLines,
         mut pages: Vec<PoolPage>,
     ) -> Result<ExploredProgram, ProgramError> {
-        let tried = Tried::with_all(&how, &mut pages)?;
+        let tried = Tried::with_all(&how, &lines, &mut pages)?;
         let runs = how.servers_of(Role::Run, &pages, tried.dram_bytes[0])?;
         let checks = how.servers_of(Role::Check, &pages, tried.dram_bytes[1])?;
         let Tried { start, threads, .. } = tried;
@@ -214,24 +216,10 @@ impl ExploredProgram {
             End::Exit(code) if said.is_empty() => Err(format!("the check returned {code}")),
             End::Exit(code) => Err(format!("the check returned {code}: {said}")),
             end => {
-                let place = match end {
-                    End::Failed(_, places) => self.place(places),
-                    _ => String::new(),
-                };
+                let place = self.how.place_in_check(end, &self.lines);
                 Err(format!("recovery {}{place}", end.in_words(self.how.seconds)))
             }
         }
-    }
-
-    /// Where a thread was, as the end of a message.
-    fn place(&self, places: &[Place]) -> String {
-        let Some(callers) = places.first().map(|place| &place.callers[..]) else {
-            return String::new();
-        };
-        let lines = (self.lines)(&self.how.check.start.image, callers);
-        let is_own = |line: &&SourceLine| line.line > 0 && !line.file.starts_with(SUPPORT_FOLDER);
-        let known: Vec<String> = lines.iter().filter(is_own).map(shown).collect();
-        if known.is_empty() { String::new() } else { format!(", at {}", known.join(" < ")) }
     }
 
     fn note_missing(&self, done: &Done) {
@@ -332,6 +320,7 @@ impl ProgramAndCheck {
             input: half.input.clone(),
             said: folder.join("said"),
             pages: pages.to_vec(),
+            layout: (role == Role::Check).then_some(self.layout),
             dram_bytes,
             seconds: self.seconds,
         };
@@ -347,6 +336,18 @@ impl ProgramAndCheck {
     fn failed(&self, role: Role, what: String, places: Vec<Place>) -> ProgramError {
         let half = if role == Role::Run { &self.program } else { &self.check };
         ProgramError::Failed { program: half.start.in_words(), what, places }
+    }
+
+    /// Where the check was when it ended like this, as the end of a message.
+    fn place_in_check(&self, end: &End, lines: &SiteLines) -> String {
+        let End::Failed(_, places) = end else { return String::new() };
+        let Some(callers) = places.first().map(|place| &place.callers[..]) else {
+            return String::new();
+        };
+        let lines = lines(&self.check.start.image, callers);
+        let is_own = |line: &&SourceLine| line.line > 0 && !line.file.starts_with(SUPPORT_FOLDER);
+        let known: Vec<String> = lines.iter().filter(is_own).map(shown).collect();
+        if known.is_empty() { String::new() } else { format!(", at {}", known.join(" < ")) }
     }
 
     /// The trace of a run that ended as it should.
@@ -411,10 +412,14 @@ fn with_more(bytes: u64) -> u64 {
 
 impl Tried {
     /// Tries until all pages are listed that are stored to.
-    fn with_all(how: &ProgramAndCheck, pages: &mut Vec<PoolPage>) -> Result<Tried, ProgramError> {
+    fn with_all(
+        how: &ProgramAndCheck,
+        lines: &SiteLines,
+        pages: &mut Vec<PoolPage>,
+    ) -> Result<Tried, ProgramError> {
         for _ in 0..ROUNDS {
             how.limit.check()?;
-            let mut tried = Tried::new(how, pages)?;
+            let mut tried = Tried::new(how, lines, pages)?;
             if tried.missing.is_empty() {
                 return Ok(tried);
             }
@@ -425,7 +430,11 @@ impl Tried {
         Err(how.failed(Role::Run, what, Vec::new()))
     }
 
-    fn new(how: &ProgramAndCheck, pages: &[PoolPage]) -> Result<Tried, ProgramError> {
+    fn new(
+        how: &ProgramAndCheck,
+        lines: &SiteLines,
+        pages: &[PoolPage],
+    ) -> Result<Tried, ProgramError> {
         let io = |error: io::Error| failed("cannot keep the files of a run", error);
         let mut server = how.server(Role::Run, 0, pages, DRAM_BYTES)?;
         let turns = Turns::Chosen(Vec::new());
@@ -452,9 +461,9 @@ impl Tried {
             missing.extend(done.missing.clone());
             dram_bytes[1] = with_more(done.dram_bytes);
             if missing.is_empty() && done.end != End::Exit(0) {
-                let said = last_line(&done.said);
-                let end = done.end.in_words(how.seconds);
-                let what = format!("{end} on what the program leaves without a crash: {said}");
+                let (place, said) = (how.place_in_check(&done.end, lines), after_colon(&done.said));
+                let end = done.end.in_words(how.seconds) + &place;
+                let what = format!("{end} on what the program leaves without a crash{said}");
                 return Err(how.failed(Role::Check, what, Vec::new()));
             }
         }

@@ -26,10 +26,20 @@ pub(crate) struct Serving {
     pub(crate) said: PathBuf,
     /// The pages of pools that are persistent memory, in order.
     pub(crate) pages: Vec<PoolPage>,
+    /// Where a check has its memory.
+    pub(crate) layout: Option<CheckLayout>,
     /// Bytes of other memory that it may touch.
     pub(crate) dram_bytes: u64,
     /// Seconds of processor time that a run may take.
     pub(crate) seconds: u64,
+}
+
+/// Where a check has its memory: mappings, heap and stacks elsewhere than the program had them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckLayout {
+    /// Whether its code is where the program had it: it is of the same file, which the system
+    /// always loads at one place.
+    pub keeps_code: bool,
 }
 
 /// A page of a pool.

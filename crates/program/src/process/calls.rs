@@ -1,20 +1,18 @@
 //! The functions that the support library calls, in the order of `support/page.h`.
 
-use crate::process::events::{self, charge, finish, settle};
+use crate::process::events::{charge, finish, settle};
 use crate::process::failure::{self, refuse};
 use crate::process::lifecycle;
-use crate::process::mapped as files;
-use crate::process::pages::pages;
-use crate::process::regions;
+use crate::process::mapped::{self as files, Synced};
+use crate::process::regions::{self, Wanted};
 use crate::process::runtime::{Thread, runtime};
 use crate::process::{sleepers, stacks, threads};
-use crate::request::PAGE;
 use libc::{c_char, c_int, c_void};
-use seawall_memory::{Fence, LINE_BYTES};
+use seawall_memory::Fence;
 use std::ffi::CStr;
 
 /// The functions.
-pub(crate) fn table() -> [usize; 29] {
+pub(crate) fn table() -> [usize; 31] {
     [
         thread_start as *const () as usize,
         thread_exit as *const () as usize,
@@ -45,6 +43,8 @@ pub(crate) fn table() -> [usize; 29] {
         resize as *const () as usize,
         empty as *const () as usize,
         end_by as *const () as usize,
+        sync_files as *const () as usize,
+        renamed as *const () as usize,
     ]
 }
 
@@ -153,7 +153,7 @@ extern "C" fn map(
     offset: i64,
 ) -> i64 {
     simulated();
-    regions::map(hint, bytes, protection, flags, fd, offset)
+    regions::map(&Wanted { hint, bytes, protection, flags, fd, offset })
 }
 
 extern "C" fn unmap(at: u64, bytes: usize) -> i64 {
@@ -161,17 +161,25 @@ extern "C" fn unmap(at: u64, bytes: usize) -> i64 {
     regions::unmap(at, bytes)
 }
 
-extern "C" fn sync(at: u64, bytes: usize, _flags: c_int) -> i64 {
-    if let Some(thread) = simulated() {
-        let synced = at & !(LINE_BYTES - 1)..at.saturating_add(bytes as u64);
-        for page in pages().persistent_in(synced.clone()) {
-            let lines = page.max(synced.start)..(page + PAGE).min(synced.end);
-            lines.step_by(LINE_BYTES as usize).for_each(|line| events::flush(thread, line));
-        }
-        runtime().count_fence();
-        thread.through(|machine| machine.fence(Fence::Drain));
+extern "C" fn sync(at: u64, bytes: usize, flags: c_int) -> i64 {
+    files::msync(simulated(), at, bytes as u64, flags)
+}
+
+extern "C" fn sync_files(which: c_int, fd: c_int, offset: i64, bytes: usize) -> c_int {
+    let synced = match which {
+        0 => Synced::All,
+        1 => Synced::FileSystem(fd),
+        2 => Synced::File(fd),
+        _ => Synced::Part(fd, u64::try_from(offset).unwrap_or(0), bytes as u64),
+    };
+    files::sync(simulated(), synced).into()
+}
+
+extern "C" fn renamed() {
+    simulated();
+    if let Some(what) = files::renamed() {
+        failure::fail(&what);
     }
-    0
 }
 
 extern "C" fn grow_heap(bytes: usize) -> *mut c_void {

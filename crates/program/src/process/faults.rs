@@ -3,7 +3,7 @@
 use crate::process::failure;
 use crate::process::image;
 use crate::process::runtime::runtime;
-use crate::process::stacks;
+use crate::process::{layout, regions, stacks};
 use libc::{c_int, c_void, siginfo_t};
 
 const SIGNALS: &[(c_int, &str)] = &[
@@ -13,6 +13,8 @@ const SIGNALS: &[(c_int, &str)] = &[
     (libc::SIGILL, "ran an instruction that this processor does not have (SIGILL)"),
     (libc::SIGABRT, "was aborted (SIGABRT)"),
 ];
+/// What a check did that used what the process before it knew.
+const STALE: &str = "touched an address that only the process before it had (SIGSEGV)";
 const STACK_BYTES: usize = 64 << 10;
 
 /// Tells of such signals from now on.
@@ -34,8 +36,10 @@ pub(crate) fn watch() {
 
 /// Ends the process with the place of the fault. It does more than a handler may, as there is
 /// nothing to go back to; if that hangs, the time limit of the run ends it.
-extern "C" fn tell(signal: c_int, _: *mut siginfo_t, context: *mut c_void) {
+extern "C" fn tell(signal: c_int, about: *mut siginfo_t, context: *mut c_void) {
     stacks::set_fs(runtime().host_fs.get());
+    // SAFETY: the system passes what has happened.
+    let touched = unsafe { (*about).si_addr() } as u64;
     // SAFETY: the system passes the context of the fault.
     let context = unsafe { &*(context as *const libc::ucontext_t) };
     let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
@@ -43,6 +47,10 @@ extern "C" fn tell(signal: c_int, _: *mut siginfo_t, context: *mut c_void) {
     if image::offset_of(at).is_some() {
         thread.site.set(at);
         thread.stack.set(context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64);
+    }
+    let starts = [&regions::STARTS[..], &[stacks::STACKS]].concat();
+    if signal == libc::SIGSEGV && layout::is_of_run(touched, &starts) {
+        failure::fail(STALE);
     }
     let what = SIGNALS.iter().find(|(known, _)| *known == signal);
     failure::fail(what.map_or("was ended by a signal", |(_, what)| what));

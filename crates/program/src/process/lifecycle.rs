@@ -3,7 +3,7 @@
 use crate::process::failure::{fail, fail_at};
 use crate::process::pages::pages;
 use crate::process::runtime::runtime;
-use crate::process::{events, explore, image, mapped, regions, stacks, sweep};
+use crate::process::{events, image, mapped, regions, stacks, sweep};
 use crate::request::PAGE;
 use crate::spawn::signal_in_words;
 use libc::c_int;
@@ -25,8 +25,8 @@ pub(crate) fn exit(code: c_int) -> ! {
         }
         mapped::open_all();
         sweep::sweep(thread);
-        if explore::is_run() {
-            mapped::check_names();
+        if let Some(what) = mapped::renamed() {
+            fail_at(&what, Vec::new());
         }
     } else {
         let what = "starts no thread, so that nothing was measured; measure all: --from start";

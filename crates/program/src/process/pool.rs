@@ -7,7 +7,7 @@
 use crate::explore::files::page_of;
 use crate::request::PAGE;
 use libc::{c_int, c_void};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -36,7 +36,12 @@ pub(crate) struct Pool {
     pub(crate) maps: Rc<Cell<usize>>,
     /// The shortest that its file has become while more of it was known to the machine.
     pub(crate) cut: Rc<Cell<u64>>,
+    /// Parts with what the program may do there, where that is not all.
+    pub(crate) limits: Rc<RefCell<Vec<(Range<u64>, c_int)>>>,
 }
+
+/// The limit of a part that the program has unmapped.
+const GIVEN_UP: c_int = -1;
 
 impl Pool {
     /// The bytes of its file that it has.
@@ -81,24 +86,63 @@ impl Pool {
         let had = self.maps.replace(self.maps.get() + 1);
         // One of two mappings of a file may be written by the other.
         let protection = if had > 0 { READS_AND_WRITES } else { protection | libc::PROT_READ };
-        set(self.at..self.at + bytes, protection);
+        self.limit(self.at..self.at + bytes, protection);
     }
 
     /// The program gives a part of it up.
     pub(crate) fn close(&self, range: &Range<u64>) {
-        let part = range.start.max(self.at)..range.end.min(self.at + self.bytes);
+        let part = self.part(range);
         let is_whole = part == (self.at..self.at + self.bytes);
         let left = self.maps.get().saturating_sub(1);
         if is_whole {
             self.maps.set(left);
         }
         if left == 0 {
-            set(part, libc::PROT_NONE);
+            self.limit(part, GIVEN_UP);
         }
+    }
+
+    /// What of a range of addresses is its own.
+    pub(crate) fn part(&self, range: &Range<u64>) -> Range<u64> {
+        range.start.max(self.at)..range.end.min(self.at + self.bytes)
+    }
+
+    /// Whether the program has all of a part mapped.
+    pub(crate) fn has(&self, part: &Range<u64>) -> bool {
+        let limits = self.limits.borrow();
+        !limits.iter().any(|(range, how)| *how == GIVEN_UP && overlap(range, part))
+    }
+
+    /// Sets what the program may do in a part.
+    pub(crate) fn limit(&self, part: Range<u64>, how: c_int) {
+        let mut limits = self.limits.borrow_mut();
+        let left = |(range, how): (Range<u64>, c_int)| {
+            let before = range.start..range.end.min(part.start);
+            let behind = range.start.max(part.end)..range.end;
+            [(before, how), (behind, how)].into_iter().filter(|(range, _)| !range.is_empty())
+        };
+        *limits = limits.drain(..).flat_map(left).collect();
+        if how & READS_AND_WRITES != READS_AND_WRITES || how == GIVEN_UP {
+            limits.push((part.clone(), how));
+        }
+        set(part, if how == GIVEN_UP { libc::PROT_NONE } else { how });
+    }
+
+    /// Lets the process itself read all of it; returns the parts that it could not read.
+    pub(crate) fn unlock(&self) -> Vec<Range<u64>> {
+        let limits = self.limits.borrow();
+        let locked = limits.iter().filter(|(_, how)| [GIVEN_UP, libc::PROT_NONE].contains(how));
+        let locked: Vec<_> = locked.map(|(part, _)| part.clone()).collect();
+        locked.iter().for_each(|part| set(part.clone(), libc::PROT_READ));
+        locked
     }
 }
 
-/// Sets what the program may do in a part of a pool.
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// Sets what the host allows in a part of a pool.
 pub(crate) fn set(range: Range<u64>, protection: c_int) {
     if protection & libc::PROT_WRITE == 0 {
         IS_RESTRICTED.store(true, Ordering::Relaxed);

@@ -1,8 +1,11 @@
 //! Where the program's memory is: pools, heap and other mappings, all at fixed addresses.
 //!
-//! A shared mapping of a file is a [pool](Pool). It is mapped privately, so that the file stays as
+//! In a check all of it is [elsewhere](layout). A shared mapping of a file is a [pool](Pool). It is mapped privately, so that the file stays as
 //! it is: what is durable is the machine's to say.
 
+use crate::folder::as_known;
+use crate::process::failure::fail;
+use crate::process::layout;
 use crate::process::pool::{self, Pool, READS_AND_WRITES};
 use crate::process::runtime::runtime;
 use crate::process::sweep::written;
@@ -25,7 +28,10 @@ const HEAP_BYTES_MAX: u64 = 64 << 30;
 const OTHERS: u64 = 0x2800_0000_0000;
 const STEP: u64 = 2 << 20;
 
-/// Where the next mapping goes, and the pools.
+/// The first address of each kind in the process that ran the program.
+pub(crate) const STARTS: [u64; 3] = [POOLS, HEAP, OTHERS];
+
+/// Where the next mapping goes, from the first address of its kind on, and the pools.
 struct Regions {
     pools: RefCell<Vec<Pool>>,
     declared: RefCell<Vec<(u64, u64)>>,
@@ -42,9 +48,9 @@ unsafe impl Sync for Static {}
 static REGIONS: Static = Static(Regions {
     pools: RefCell::new(Vec::new()),
     declared: RefCell::new(Vec::new()),
-    next_pool: Cell::new(POOLS),
-    heap_end: Cell::new(HEAP),
-    next_other: Cell::new(OTHERS),
+    next_pool: Cell::new(0),
+    heap_end: Cell::new(0),
+    next_other: Cell::new(0),
 });
 
 /// The pools that the program has mapped, in that order.
@@ -59,6 +65,13 @@ pub(crate) fn pools_of(fd: c_int) -> Vec<Pool> {
     }
     let number = describe(fd).map(|(number, _)| number);
     pools().into_iter().filter(|pool| Some(pool.number) == number).collect()
+}
+
+/// Those of the file system of an open file.
+pub(crate) fn pools_beside(fd: c_int) -> Vec<Pool> {
+    let device = std::fs::metadata(format!("/proc/self/fd/{fd}")).map(|is| is.dev());
+    let is_beside = |pool: &Pool| device.as_ref().is_ok_and(|device| pool.number.0 == *device);
+    pools().into_iter().filter(is_beside).collect()
 }
 
 /// Lets the process itself write to the page at `at`, if it is a pool's.
@@ -92,85 +105,174 @@ pub(crate) fn is_persistent(at: u64) -> bool {
 /// More memory at the end of the heap; null if there is none.
 pub(crate) fn grow_heap(bytes: usize) -> *mut c_void {
     let end = &REGIONS.0.heap_end;
-    let at = end.get();
+    let at = HEAP + layout::shift() + end.get();
     let bytes = (bytes as u64).next_multiple_of(PAGE);
-    if at + bytes > HEAP + HEAP_BYTES_MAX
+    if end.get() + bytes > HEAP_BYTES_MAX
         || crate::process::stacks::map_at(at, bytes as usize).is_err()
     {
         return std::ptr::null_mut();
     }
-    end.set(at + bytes);
+    end.set(end.get() + bytes);
     at as *mut c_void
 }
 
 /// The heap so far: its start and its bytes.
 pub(crate) fn heap() -> (u64, u64) {
-    (HEAP, REGIONS.0.heap_end.get() - HEAP)
+    (HEAP + layout::shift(), REGIONS.0.heap_end.get())
+}
+
+/// What the program's `mmap` is asked.
+pub(crate) struct Wanted {
+    pub(crate) hint: u64,
+    pub(crate) bytes: usize,
+    pub(crate) protection: c_int,
+    pub(crate) flags: c_int,
+    pub(crate) fd: c_int,
+    pub(crate) offset: i64,
+}
+
+impl Wanted {
+    /// All of a file.
+    fn all_of(fd: c_int, bytes: usize) -> Wanted {
+        let (protection, flags) = (libc::PROT_WRITE, libc::MAP_SHARED);
+        Wanted { hint: 0, bytes, protection, flags, fd, offset: 0 }
+    }
+
+    fn length(&self) -> u64 {
+        (self.bytes as u64).next_multiple_of(PAGE)
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0
+    }
+
+    fn is_of_file(&self) -> bool {
+        self.flags & libc::MAP_ANONYMOUS == 0
+    }
+
+    fn is_shared(&self) -> bool {
+        self.flags & libc::MAP_TYPE != libc::MAP_PRIVATE
+    }
+
+    /// An error number, if the system would have none of it.
+    fn error(&self) -> Option<c_int> {
+        let kinds = [libc::MAP_SHARED, libc::MAP_PRIVATE, libc::MAP_SHARED_VALIDATE];
+        if self.bytes == 0 || !kinds.contains(&(self.flags & libc::MAP_TYPE)) {
+            return Some(libc::EINVAL);
+        }
+        if !self.is_of_file() {
+            return None;
+        }
+        let writes = self.protection & libc::PROT_WRITE != 0 && self.is_shared();
+        match access_of(self.fd) {
+            None => Some(libc::EBADF),
+            Some(libc::O_WRONLY) => Some(libc::EACCES),
+            Some(libc::O_RDONLY) if writes => Some(libc::EACCES),
+            Some(_) => None,
+        }
+    }
+
+    /// Maps it where the program wants it, or, if that is not free, at the next place of its kind.
+    fn map(&self, fd: c_int, next: &Cell<u64>, start: u64) -> io::Result<u64> {
+        let plain = libc::MAP_TYPE | libc::MAP_SYNC | libc::MAP_FIXED_NOREPLACE;
+        let mut private = self.flags & !plain | libc::MAP_PRIVATE;
+        let mut allowed = self.protection | libc::PROT_READ;
+        if self.is_of_file() && self.is_shared() {
+            // What the crash has left of it is put there first, and a file may be longer than
+            // memory.
+            allowed |= libc::PROT_WRITE;
+            private |= libc::MAP_NORESERVE;
+        }
+        let map = |at: u64, how: c_int| {
+            let (at, flags) = (at as *mut c_void, private | how);
+            // SAFETY: the range is free, or the runtime's own, or the program asks to replace its
+            // own.
+            match unsafe { libc::mmap(at, self.bytes, allowed, flags, fd, self.offset) } {
+                libc::MAP_FAILED => Err(io::Error::last_os_error()),
+                at => Ok(at as u64),
+            }
+        };
+        if self.is_fixed() {
+            let free = self.flags & libc::MAP_FIXED_NOREPLACE;
+            return map(self.hint, libc::MAP_FIXED | free);
+        }
+        let hint = self.hint.next_multiple_of(PAGE);
+        if hint > 0
+            && let Ok(at) = map(hint, libc::MAP_FIXED_NOREPLACE)
+        {
+            return Ok(at);
+        }
+        let at = map(start + layout::shift() + next.get(), libc::MAP_FIXED)?;
+        next.set((next.get() + self.length() + PAGE).next_multiple_of(STEP));
+        Ok(at)
+    }
 }
 
 /// The program's `mmap`; a negative error number if it fails.
-pub(crate) fn map(
-    hint: u64,
-    bytes: usize,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: i64,
-) -> i64 {
-    if bytes == 0 {
-        return -i64::from(libc::EINVAL);
+pub(crate) fn map(wanted: &Wanted) -> i64 {
+    if let Some(error) = wanted.error() {
+        return -i64::from(error);
     }
-    let length = (bytes as u64).next_multiple_of(PAGE);
-    let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
-    let is_pool = fd >= 0 && flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    let Wanted { hint, protection, fd, offset, .. } = *wanted;
+    let length = wanted.length();
+    let is_pool = wanted.is_of_file() && wanted.is_shared();
     let regions = &REGIONS.0;
     let described = is_pool.then(|| describe(fd)).flatten();
     if let Some((number, _)) = &described {
-        if protection & libc::PROT_WRITE != 0 && !is_writable(fd) {
-            return -i64::from(libc::EACCES);
-        }
         let mapped = regions.pools.borrow();
         let same = mapped.iter().find(|pool| {
             pool.number == *number && pool.offset == offset as u64 && length <= pool.bytes
         });
-        if let Some(pool) = same.filter(|pool| !is_fixed || pool.at == hint) {
+        if let Some(pool) = same.filter(|pool| !wanted.is_fixed() || pool.at == hint) {
             pool.open(length, protection);
             return pool.at as i64;
         }
     }
-    let next = if is_pool { &regions.next_pool } else { &regions.next_other };
-    let at = if is_fixed { hint } else { next.get() };
-    let mut private =
-        flags & !libc::MAP_TYPE & !libc::MAP_SYNC | libc::MAP_PRIVATE | libc::MAP_FIXED;
-    let mut allowed = protection | libc::PROT_READ;
-    if is_pool {
-        // What the crash has left of it is put there first, and a file may be longer than memory.
-        allowed |= libc::PROT_WRITE;
-        private |= libc::MAP_NORESERVE;
-    }
     // A pool stays mapped, but what the program has locked by its descriptor does not stay so.
     let is_writable = is_pool && is_writable(fd);
+    if let Some((number, path)) = described.as_ref().filter(|_| is_writable) {
+        check_file(*number, path);
+    }
     let own = is_pool.then(|| File::open(format!("/proc/self/fd/{fd}"))).transpose();
     let Ok(own) = own else { return -i64::from(libc::EACCES) };
-    let fd = own.as_ref().map_or(fd, File::as_raw_fd);
-    // SAFETY: the range is the runtime's own, or the program asks to replace its own.
-    let got = unsafe { libc::mmap(at as *mut c_void, bytes, allowed, private, fd, offset) };
-    if got == libc::MAP_FAILED {
-        return -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
-    }
-    if !is_fixed {
-        next.set((at + length + PAGE).next_multiple_of(STEP));
-    }
+    let (next, start) = match is_pool {
+        true => (&regions.next_pool, POOLS),
+        false => (&regions.next_other, OTHERS),
+    };
+    let at = match wanted.map(own.as_ref().map_or(fd, File::as_raw_fd), next, start) {
+        Ok(at) => at,
+        Err(error) => return -i64::from(error.raw_os_error().unwrap_or(libc::ENOMEM)),
+    };
     if let (Some((number, path)), Some(file)) = (described, own) {
         let (file, maps, offset) = (Rc::new(file), Rc::default(), offset as u64);
-        let cut = Rc::new(Cell::new(u64::MAX));
-        let bytes = length;
-        let pool = Pool { path, file, is_writable, number, at, bytes, offset, maps, cut };
+        let (cut, bytes) = (Rc::new(Cell::new(u64::MAX)), length);
+        let limits = Rc::default();
+        let pool = Pool { path, file, is_writable, number, at, bytes, offset, maps, cut, limits };
         regions.pools.borrow_mut().push(pool.clone());
         crate::process::explore::overlay(&pool);
         pool.open(length, protection);
     }
     at as i64
+}
+
+/// Refuses a file that a check could not find: its crashes could not be tried.
+fn check_file(number: (u64, u64), path: &Path) {
+    let files = runtime().files.borrow();
+    let Some(files) = &*files else { return };
+    let name = path.strip_prefix(files).map_or_else(|_| path.into(), as_known);
+    let is_there = path.metadata().is_ok_and(|is| (is.dev(), is.ino()) == number);
+    let why = match (is_there, path.starts_with(files)) {
+        (true, true) => return,
+        (true, false) => {
+            "which it has opened unseen, so that a check could not get what a crash \
+                          leaves of it: open it by its path, or take {pool}"
+        }
+        (false, _) => {
+            "which has no name, so that nothing finds it after a crash: keep what is \
+                       to be persistent in a file with a name"
+        }
+    };
+    fail(&format!("maps the file {}, {why}", name.display()));
 }
 
 /// Where the bytes of an open file from `offset` on are mapped, -1 being where it stands, and how
@@ -196,7 +298,7 @@ pub(crate) fn mapped(fd: c_int, offset: i64, bytes: u64) -> Option<(u64, u64)> {
     let left = file_bytes.checked_sub(offset).filter(|left| *left > 0)?;
     let pool = find().or_else(|| {
         if is_recovery && crate::process::explore::may_have_changed(&path) {
-            map(0, file_bytes as usize, libc::PROT_WRITE, libc::MAP_SHARED, fd, 0);
+            map(&Wanted::all_of(fd, file_bytes as usize));
         }
         find()
     })?;
@@ -210,8 +312,14 @@ pub(crate) fn mapped(fd: c_int, offset: i64, bytes: u64) -> Option<(u64, u64)> {
 
 /// Whether the program may write to an open file.
 fn is_writable(fd: c_int) -> bool {
+    access_of(fd) == Some(libc::O_RDWR)
+}
+
+/// How a file is open.
+fn access_of(fd: c_int) -> Option<c_int> {
     // SAFETY: only asks.
-    unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_ACCMODE == libc::O_RDWR }
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    (flags >= 0).then_some(flags & libc::O_ACCMODE)
 }
 
 /// Device, inode and path of an open file.
@@ -223,10 +331,13 @@ fn describe(fd: c_int) -> Option<((u64, u64), PathBuf)> {
     is_file.then(|| ((metadata.dev(), metadata.ino()), path))
 }
 
-/// The program's `munmap`.
+/// The program's `munmap`; a negative error number if it fails.
 pub(crate) fn unmap(at: u64, bytes: usize) -> i64 {
-    let length = (bytes as u64).next_multiple_of(PAGE);
-    let range = at..at + length;
+    let end = at.checked_add(bytes as u64).and_then(|end| end.checked_next_multiple_of(PAGE));
+    let Some(end) = end.filter(|_| at.is_multiple_of(PAGE) && bytes > 0) else {
+        return -i64::from(libc::EINVAL);
+    };
+    let range = at..end;
     let is_in = |pool: &Pool| at < pool.at + pool.bytes && pool.at < range.end;
     let closed: Vec<Pool> = pools().into_iter().filter(is_in).collect();
     if !closed.is_empty() {

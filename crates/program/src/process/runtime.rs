@@ -211,6 +211,8 @@ pub(crate) struct Runtime {
     pub(crate) image: Cell<*mut libc::c_void>,
     /// The folder of the image and of the libraries that come with it.
     pub(crate) folder: RefCell<PathBuf>,
+    /// The files of a run whose crashes are tried: what it may store to.
+    pub(crate) files: RefCell<Option<PathBuf>>,
     /// How thread-local variables begin.
     pub(crate) locals: RefCell<Vec<ThreadLocals>>,
     /// Where the answer goes.
@@ -256,6 +258,7 @@ pub(crate) fn runtime() -> &'static Runtime {
         system_call: Cell::new(None),
         image: Cell::new(std::ptr::null_mut()),
         folder: RefCell::default(),
+        files: RefCell::default(),
         locals: RefCell::default(),
         answer: RefCell::default(),
         tells: Cell::new(None),

@@ -5,13 +5,14 @@
 //! borrows the base of its `%fs`. It runs on a stack of the program's, whose address does not
 //! depend on where the system puts things.
 
+use crate::process::layout;
 use crate::process::runtime::OneThread;
 use std::arch::naked_asm;
 use std::cell::{Cell, OnceCell};
 use std::io;
 
 /// Where the stacks of threads are, one after the other.
-const STACKS: u64 = 0x3000_0000_0000;
+pub(crate) const STACKS: u64 = 0x3000_0000_0000;
 /// Bytes of a stack; untouched pages cost nothing.
 const STACK_BYTES: u64 = 8 << 20;
 /// From one stack to the next; between them nothing is mapped.
@@ -60,7 +61,7 @@ pub(crate) fn map_at(at: u64, bytes: usize) -> io::Result<()> {
 
 /// The upper end of the stack that has `at`; `at` if it is on no thread's.
 pub(crate) fn end_of(at: u64) -> u64 {
-    let offset = at.wrapping_sub(STACKS) % STACK_STEP;
+    let offset = at.wrapping_sub(STACKS + layout::shift()) % STACK_STEP;
     let is_stack = (STACKS..SLEEPERS).contains(&at) && offset < STACK_BYTES;
     if is_stack { at - offset + STACK_BYTES } else { at }
 }
@@ -80,7 +81,7 @@ pub(crate) fn stack(number: usize) -> io::Result<u64> {
 
 /// Where the stack of thread `number` begins, and its bytes.
 pub(crate) fn of_thread(number: usize) -> (u64, u64) {
-    (STACKS + number as u64 * STACK_STEP, STACK_BYTES)
+    (STACKS + layout::shift() + number as u64 * STACK_STEP, STACK_BYTES)
 }
 
 /// The bases of `%fs` of threads that sleep already.
@@ -117,7 +118,7 @@ fn new_sleeper(number: usize) -> io::Result<u64> {
             unsafe { libc::pause() };
         }
     }
-    let at = SLEEPERS + number as u64 * STACK_STEP;
+    let at = SLEEPERS + layout::shift() + number as u64 * STACK_STEP;
     map_at(at, SLEEPER_BYTES)?;
     // SAFETY: attributes and semaphore are initialised before use, and the stack is memory of its
     // own. Waiting only fails if a signal comes.

@@ -11,8 +11,8 @@ use crate::commands::program::{
 use clap::Args;
 use seawall_explore::{Check, CrashImage, CrashPoint, ReplayError, Schedule, SourceLine};
 use seawall_program::{
-    ExploredProgram, From, Half, Limit, ProgramAndCheck, ProgramError, ProgramFolder, Start,
-    make_files, server,
+    CheckLayout, ExploredProgram, From, Half, Limit, ProgramAndCheck, ProgramError, ProgramFolder,
+    Start, make_files, server,
 };
 use seawall_report::Progress;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -184,7 +184,9 @@ fn how(
         let start = Start { image, entry: None, words: command.words.clone() };
         Ok::<_, ExploreError>((Half { start, input: readable(input)? }, embedded))
     };
+    let path = program.path.canonicalize().ok();
     let (program, embedded) = half(&program, "program", &options.input)?;
+    let mut layout = CheckLayout { keeps_code: embedded.is_fixed };
     let check = match (&options.check, &options.check_entry) {
         (_, Some(entry)) => {
             check_entry(&embedded, entry).map_err(lab)?;
@@ -195,6 +197,7 @@ fn how(
         (check, None) => {
             let check = check.as_deref().unwrap_or_default();
             let check = ProgramCommand::parse("--check", check).map_err(lab)?;
+            layout.keeps_code &= check.path.canonicalize().ok() == path;
             half(&check, "recovery", &options.check_input)?.0
         }
     };
@@ -213,6 +216,7 @@ fn how(
         server,
         folder: folder.to_owned(),
         before,
+        layout,
         exit_code: options.expect_exit.unwrap_or(0).into(),
         seconds,
         servers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),

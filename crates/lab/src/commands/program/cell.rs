@@ -9,6 +9,7 @@ use crate::cell::CellRibbon;
 use crate::engine::timeline::TRACE_BYTES_MAX;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seawall_cc::Embedded;
 use seawall_program::{
     CrashAfter, FILES, Judge, Limit, Persistent, ProgramError, ProgramFolder, Ran, Request, Run,
     STORES_NOTHING, Start, Timed, make_files, server,
@@ -30,6 +31,8 @@ const CHECK_SECONDS: u64 = 60;
 pub(super) struct Bench {
     folder: ProgramFolder,
     image: PathBuf,
+    /// Whether the program is at one address, always.
+    is_fixed: bool,
     /// Parts of the program that are not instrumented.
     pub(super) opaque: Vec<String>,
     /// What starts the process of a run, and that of a function of the program as a check.
@@ -48,8 +51,8 @@ impl Bench {
         let image = embedded.write(folder.path()).map_err(|error| LabError::Folder { error })?;
         let command = |word| server(word).map_err(|error| LabError::Folder { error });
         let (server, checker) = (command("program-process")?, command("program-check")?);
-        let opaque = embedded.opaque;
-        Ok(Bench { folder, image, opaque, server, checker })
+        let Embedded { opaque, is_fixed, .. } = embedded;
+        Ok(Bench { folder, image, is_fixed, opaque, server, checker })
     }
 
     /// A new folder for a run.
@@ -117,7 +120,8 @@ impl Bench {
             Judged::ByEntry(entry) => {
                 let checker = self.checker.iter().chain([&self.image]);
                 let words = checker.map(|word| word.display().to_string());
-                by(words.chain([entry.clone(), POOL.into()]).collect())
+                let keeps_code = self.is_fixed.then(|| "--keeps-code".to_owned());
+                by(words.chain([entry.clone(), POOL.into()]).chain(keeps_code).collect())
             }
             Judged::Cuts if point.design.promises_cuts() => Judge::Cuts,
             _ => Judge::Nobody,

@@ -46,6 +46,7 @@ pub(crate) fn serve(serving: &Serving) -> Result<(), String> {
     runtime.cores.set(CORES);
     runtime.persistent.set(Persistent::Files);
     runtime.fences.set(serving.fences);
+    *runtime.files.borrow_mut() = Some(serving.folder.clone());
     runtime.from_threads.set(serving.from == From::Threads);
     let loaded = Loaded::load(&serving.start)?;
     stacks::prepare(1).map_err(failed)?;

@@ -9,7 +9,7 @@ use seawall_explore::{
     search_watched,
 };
 use seawall_program::{
-    ExploredProgram, Fences, From, Half, Limit, ProgramAndCheck, ProgramError, Start,
+    CheckLayout, ExploredProgram, Fences, From, Half, Limit, ProgramAndCheck, ProgramError, Start,
 };
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -55,6 +55,7 @@ fn how(
     };
     let words = WORDS.to_string();
     Ok(ProgramAndCheck {
+        layout: CheckLayout::default(),
         program: half(&["run", "{pool}", &words, &operations.to_string()]),
         check: half(&["check", "{pool}", &words]),
         fences: Fences::Order,
