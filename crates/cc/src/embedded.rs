@@ -13,6 +13,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The instrumented code of a program.
@@ -61,6 +62,23 @@ impl Embedded {
             is_function && symbol.name() == Ok(function)
         })
     }
+}
+
+/// Functions of the standard library of C++ that the compiler has made from its headers: their
+/// addresses in a module.
+pub fn functions_of_cxx(module: &Path) -> Vec<Range<u64>> {
+    /// What their names begin with: `std` and `__gnu_cxx`, functions and methods.
+    const NAMES: [&str; 6] =
+        ["_ZNSt", "_ZNKSt", "_ZSt", "_ZNSa", "_ZN9__gnu_cxx", "_ZNK9__gnu_cxx"];
+    let bytes = fs::read(module).unwrap_or_default();
+    let Ok(module) = object::File::parse(&*bytes) else { return Vec::new() };
+    let is_of_cxx = |name: &str| NAMES.iter().any(|start| name.starts_with(start));
+    let symbols = module.symbols().chain(module.dynamic_symbols());
+    let functions = symbols.filter(|symbol| {
+        let is_function = symbol.is_definition() && symbol.kind() == SymbolKind::Text;
+        is_function && symbol.name().is_ok_and(is_of_cxx)
+    });
+    functions.map(|symbol| symbol.address()..symbol.address() + symbol.size()).collect()
 }
 
 /// Reads what a program has embedded, and what its libraries have.

@@ -21,4 +21,4 @@ mod embedded;
 pub use driver::error::CcError;
 pub use driver::support::SUPPORT_FOLDER;
 pub use driver::{Instrument, Language, run, run_compiler};
-pub use embedded::{Embedded, TwinLibrary, embedded};
+pub use embedded::{Embedded, TwinLibrary, embedded, functions_of_cxx};

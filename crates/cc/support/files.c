@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -189,7 +190,7 @@ ssize_t writev(int file, const struct iovec *pieces, int count)
     return done;
 }
 
-/* As the two above, from an offset on. */
+/* As those two, from an offset on. */
 ssize_t preadv(int file, const struct iovec *pieces, int count, off_t offset)
 {
     ssize_t done = 0;
@@ -232,7 +233,8 @@ ssize_t pwritev2(int file, const struct iovec *pieces, int count, off_t offset, 
 {
     if ((flags & RWF_APPEND) != 0)
         support_refuse("pwritev2 that appends");
-    ssize_t done = offset == -1 ? writev(file, pieces, count) : pwritev(file, pieces, count, offset);
+    ssize_t done = offset == -1 ? writev(file, pieces, count)
+                                : pwritev(file, pieces, count, offset);
     if (done > 0 && (flags & (RWF_SYNC | RWF_DSYNC)) != 0)
         sync_written(file, (size_t)done, offset);
     return done;

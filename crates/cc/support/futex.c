@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdarg.h>
 #include <sys/random.h>
 #include <sys/syscall.h>

@@ -75,9 +75,9 @@
 #define sw_empty SEAWALL_CALL(27, void, int, int64_t, int64_t)
 /* Ends the program as this signal does; never returns. */
 #define sw_end_by SEAWALL_CALL(28, void, int)
-/* What was stored to mappings of files becomes durable: of all files (0), of those in the file system
- * of an open file (1), of that file (2), or of so many bytes of it from an offset on (3). Other than 0
- * if there are mappings of them. */
+/* What was stored to mappings of files becomes durable: of all files (0), of those in the file
+ * system of an open file (1), of that file (2), or of so many bytes of it from an offset on (3).
+ * Other than 0 if there are mappings of them. */
 #define sw_sync_files SEAWALL_CALL(29, int, int, int, int64_t, size_t)
 /* A file has got another name, or none. */
 #define sw_renamed SEAWALL_CALL(30, void, void)

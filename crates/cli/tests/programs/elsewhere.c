@@ -5,6 +5,8 @@
  * WHERE is
  *     path       the file PATH, or, if that is "variable", the one that $FILES_POOL names
  *     beside     the data is in PATH, the mark in PATH.mark
+ *     named      the same; PATH has the path of the other file in it
+ *     linked     PATH.link is a link to PATH, by which it is opened
  *     folder     PATH is a folder with a file
  *     renamed    PATH.new gets its length, and then its name
  *     again      PATH is removed first, and made again
@@ -73,6 +75,12 @@ static int opened(const char *path)
                 return -1;
         }
     }
+    if (is("linked")) {
+        snprintf(other, sizeof other, "%s.link", path);
+        close(made(path));
+        (void)!symlink(path, other);
+        return made(other);
+    }
     return made(path);
 }
 
@@ -107,6 +115,16 @@ int main(int count, char **words)
         char other[4096];
         snprintf(other, sizeof other, "%s.mark", path);
         mark = mapped(made(other));
+    }
+    if (is("named")) {
+        char *name = (char *)(data + 128);
+        if (!checks)
+            snprintf(name, 256, "%s.mark", path);
+        for (int line = 0; line < 256 / 64 && !checks; line++)
+            persist((volatile uint64_t *)name + 8 * line);
+        if (strstr(name, ".mark") == NULL)
+            return 0;
+        mark = mapped(made(name));
     }
     if (checks) {
         printf("data %lu, mark %lu\n", (unsigned long)*data, (unsigned long)*mark);

@@ -39,7 +39,8 @@ fn a_check_gets_all_files_that_a_run_has_made_under_their_own_names() {
     }
     let place = Place::new();
     place.compile("elsewhere.c");
-    for where_it_is in ["path", "beside", "folder", "renamed", "again", "stream"] {
+    for where_it_is in ["path", "beside", "named", "linked", "folder", "renamed", "again", "stream"]
+    {
         for right in ["right", "wrong"] {
             for command in ["explore", "compare"] {
                 let program = format!("./elsewhere {where_it_is} {right} {{pool}} run");

@@ -38,3 +38,35 @@ fn a_finding_that_lost_nothing_says_what_was_stored_last_and_what_recovery_read(
     let reads = format!("reads pm:0x0 = 0x1, stored at held.c:{takes}, held.c:{waits}, ");
     assert!(found.contains(&reads), "{found}");
 }
+
+/// Functions of the library are inlined in the one, and called in the other.
+#[test]
+fn stores_that_the_library_of_cxx_makes_are_of_the_line_that_asks_for_them() {
+    if without_gcc("stores_that_the_library_of_cxx_makes_are_of_the_line_that_asks_for_them") {
+        return;
+    }
+    let [flag, words] = ["// sets", "// fills"].map(|line| line_of("flag.cpp", line));
+    for level in ["-O2", "-O0"] {
+        let place = Place::new();
+        place.compile_with("flag.cpp", &["-std=c++20", "-g", level]);
+        let found = found(&place, "flag");
+        assert!(found.contains(&format!("operation 0, flag.cpp:{words}; not fl")), "{found}");
+        let early = format!("0x0 -> 0x1, thread 0 operation 0, flag.cpp:{flag}\n");
+        assert!(found.contains(&early), "{level}: {found}");
+        assert!(!found.contains(".h:"), "{level}: {found}");
+    }
+}
+
+/// The call that never returns is in a part of `main` of its own, and no unwound stack tells.
+#[test]
+fn an_error_is_at_the_line_of_the_program_that_called() {
+    if without_gcc("an_error_is_at_the_line_of_the_program_that_called") {
+        return;
+    }
+    let place = Place::new();
+    place.compile_with("crowd.c", &["-g"]);
+    let words = ["compare", "--designs", "clwb", "--crashes", "0", "--program", "./crowd {pool}"];
+    let said = place.run(2, &[&words[..], &["--machine", "micro15:core.count=1"]].concat());
+    let line = line_of("crowd.c", "/* starts */");
+    assert!(said.contains(&format!("at main (crowd.c:{line})")), "{said}");
+}

@@ -169,3 +169,17 @@ fn a_program_in_rust_runs_with_its_standard_library() {
     let cuts = place.run(0, &[&["kernels"], &run[..], &crashes].concat());
     assert!(cuts.contains("5 crashes, held to the recorded run: none broke"), "{cuts}");
 }
+
+#[test]
+fn a_store_that_our_libpmem_makes_is_of_the_line_that_calls_it() {
+    let test = "a_store_that_our_libpmem_makes_is_of_the_line_that_calls_it";
+    if without_gcc(test) || without_libpmemobj(test) {
+        return;
+    }
+    let place = with_library("pmem");
+    compile(&place, "note.c", "pmem", &[]);
+    let words = ["explore", "--models", "px86", "--program", "./note run {pool}"];
+    let found = place.run(1, &[&words[..], &["--check", "./note check {pool}"]].concat());
+    let lost = format!("note.c:{}; ", super::line_of("note.c", "/* copies */"));
+    assert!(found.contains(&lost) && !found.contains(".rs:"), "{found}");
+}

@@ -462,7 +462,8 @@ impl Tried {
             dram_bytes[1] = with_more(done.dram_bytes);
             if missing.is_empty() && done.end != End::Exit(0) {
                 let (place, said) = (how.place_in_check(&done.end, lines), after_colon(&done.said));
-                let end = done.end.in_words(how.seconds) + &place;
+                let comma = if place.is_empty() { "" } else { "," };
+                let end = done.end.in_words(how.seconds) + &place + comma;
                 let what = format!("{end} on what the program leaves without a crash{said}");
                 return Err(how.failed(Role::Check, what, Vec::new()));
             }

@@ -7,35 +7,60 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, symlink};
 use std::path::Path;
 
 /// Bytes that are copied between two looks at whether to go on.
 const PIECE: u64 = 1 << 20;
 
-/// Copies a file, or a folder with all that is in it, links as links. Holes of files stay holes.
-/// `go_on` is asked again and again; its error ends the copy.
+/// Copies a file, or a folder with all that is in it. Holes of files stay holes, and links to what
+/// is copied lead to the copy. `go_on` is asked again and again; its error ends the copy.
 pub(crate) fn copy_all<E: From<io::Error>>(
     from: &Path,
     to: &Path,
     go_on: &dyn Fn() -> Result<(), E>,
 ) -> Result<(), E> {
-    go_on()?;
-    let is = fs::symlink_metadata(from)?;
-    if is.is_symlink() {
-        return Ok(std::os::unix::fs::symlink(fs::read_link(from)?, to)?);
-    }
-    if is.is_file() {
-        return copy_open(&File::open(from)?, to, go_on);
-    }
-    if is.is_dir() {
-        fs::create_dir_all(to)?;
-        for entry in fs::read_dir(from)? {
-            let name = entry?.file_name();
-            copy_all(&from.join(&name), &to.join(&name), go_on)?;
+    copy_part(from, (from, to), go_on)
+}
+
+/// Copies what is at `part` of the folder that is copied to the other one.
+pub(crate) fn copy_part<E: From<io::Error>>(
+    part: &Path,
+    (from, to): (&Path, &Path),
+    go_on: &dyn Fn() -> Result<(), E>,
+) -> Result<(), E> {
+    let place = to.join(part.strip_prefix(from).unwrap_or(part));
+    Copying { from, to, go_on }.copy(part, &place)
+}
+
+/// A copy that is being made of one place at the other.
+struct Copying<'a, E> {
+    from: &'a Path,
+    to: &'a Path,
+    go_on: &'a dyn Fn() -> Result<(), E>,
+}
+
+impl<E: From<io::Error>> Copying<'_, E> {
+    fn copy(&self, from: &Path, to: &Path) -> Result<(), E> {
+        (self.go_on)()?;
+        let is = fs::symlink_metadata(from)?;
+        if is.is_symlink() {
+            let target = fs::read_link(from)?;
+            let moved = target.strip_prefix(self.from).map(|inside| self.to.join(inside));
+            return Ok(symlink(moved.unwrap_or(target), to)?);
         }
+        if is.is_file() {
+            return copy_open(&File::open(from)?, to, self.go_on);
+        }
+        if is.is_dir() {
+            fs::create_dir_all(to)?;
+            for entry in fs::read_dir(from)? {
+                let name = entry?.file_name();
+                self.copy(&from.join(&name), &to.join(&name))?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Copies what an open file has, with its permissions, over what is at `to`.
@@ -118,8 +143,10 @@ mod tests {
         fs::create_dir(&from).unwrap();
         sparse(&from.join("pool"), 5);
         fs::write(from.join("small"), "small").unwrap();
+        symlink(from.join("small"), from.join("link")).unwrap();
         copy_all::<io::Error>(&from, &to, &|| Ok(())).unwrap();
         assert_eq!(fs::read(to.join("small")).unwrap(), b"small");
+        assert_eq!(fs::read_link(to.join("link")).unwrap(), to.join("small"));
         let copy = File::open(to.join("pool")).unwrap();
         assert_eq!(copy.metadata().unwrap().len(), LONG);
         assert!(on_disk(&to.join("pool")) < 1 << 20, "{}", on_disk(&to.join("pool")));

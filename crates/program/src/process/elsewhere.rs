@@ -6,22 +6,21 @@
 //! one folder, whatever paths they have, and what a crash has left of them can be put into another
 //! one for a check. Files that are only read, that are only appended to (as logs are), or are no
 //! files (devices, pipes) are the user's own.
+//!
+//! A pool may have the paths of other files in it. A check has its files in another folder than the
+//! run, and finds them under the run's paths, too.
 
-use super::notified::{Call, Verdict, c_path};
+use super::notified::{Call, Verdict};
 use crate::explore::files::copy_open;
-use crate::folder::{OUT, Roots};
-use libc::{c_int, c_long, pid_t};
-use std::ffi::CString;
+use crate::folder::{FILES, OUT, Roots};
+use libc::{c_int, pid_t};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, StatxFlags};
 use std::fs::{self, File};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 /// Where the link points to that stands for a file that is removed.
 const REMOVED: &str = "removed by the program";
-/// Permissions to ask for.
-const WRITES: c_int = libc::W_OK;
 
 /// The files of a program.
 pub(crate) struct Elsewhere {
@@ -43,6 +42,8 @@ enum There {
 struct Place {
     is: PathBuf,
     copy: PathBuf,
+    /// Whether it is a path of the run, for a check.
+    is_of_run: bool,
 }
 
 impl Elsewhere {
@@ -102,6 +103,9 @@ impl Elsewhere {
         }
         let whole =
             if named.is_absolute() { named } else { base(call, folder as c_int)?.join(named) };
+        if let Some(copy) = self.of_run(call, &whole) {
+            return Some(Place { is: whole, copy, is_of_run: true });
+        }
         // Some paths of the system mean another file in each process.
         if self.is_ours(&whole) || is_of_system(&whole) {
             return None;
@@ -118,7 +122,19 @@ impl Elsewhere {
             return None;
         }
         let copy = out.join(is.strip_prefix("/").ok()?);
-        Some(Place { is, copy })
+        Some(Place { is, copy, is_of_run: false })
+    }
+
+    /// Where a check has what the run has at this path.
+    fn of_run(&self, call: &Call, path: &Path) -> Option<PathBuf> {
+        let inside = self.folders.iter().find_map(|folder| path.strip_prefix(folder).ok())?;
+        let mut parts = inside.components();
+        let run = parts.by_ref().take_while(|part| part.as_os_str() != FILES).count();
+        let files = path.components().count() - inside.components().count() + run + 1;
+        let is_there = files < path.components().count() && self.is_ours(path);
+        let of: PathBuf = path.components().take(files).collect();
+        let root = self.root(call);
+        (is_there && of != root && !root.starts_with(&of)).then(|| root.join(parts.as_path()))
     }
 
     fn is_ours(&self, path: &Path) -> bool {
@@ -148,18 +164,11 @@ impl Elsewhere {
                 place.copy_up(flags & libc::O_TRUNC != 0)?;
             }
         }
-        // SAFETY: opens a file by a path that ends with a zero.
-        let opened = unsafe {
-            let path = c_path(place.copy.as_os_str())?;
-            result(libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode).into())
-        };
+        let how = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&place.copy, how, Mode::from_bits_retain(mode));
         Some(match opened {
-            // SAFETY: it has just been opened, and nobody else has it.
-            Ok(fd) => Verdict::Opened(
-                unsafe { OwnedFd::from_raw_fd(fd as c_int) },
-                flags & libc::O_CLOEXEC != 0,
-            ),
-            error => Verdict::of(error),
+            Ok(file) => Verdict::Opened(file, flags & libc::O_CLOEXEC != 0),
+            Err(error) => Verdict::of(Err(error.into())),
         })
     }
 
@@ -169,26 +178,18 @@ impl Elsewhere {
         call: &Call,
         at: (u64, u64),
         follows: bool,
-        look: impl FnOnce(&CString) -> io::Result<i64>,
+        look: impl FnOnce(&Path) -> io::Result<()>,
     ) -> Option<Verdict> {
         let place = self.place(call, at, follows)?;
         match place.there() {
             There::Nothing => None,
             There::Removed => Some(Verdict::Done(-i64::from(libc::ENOENT))),
-            There::Put => Some(Verdict::of(look(&c_path(place.copy.as_os_str())?))),
+            There::Put => Some(Verdict::of(look(&place.copy).map(|()| 0))),
         }
     }
 
     fn stat(&self, call: &Call, at: (u64, u64), to: u64, follows: bool) -> Option<Verdict> {
-        self.look(call, at, follows, |path| {
-            let mut about = MaybeUninit::<libc::stat>::zeroed();
-            // SAFETY: the path ends with a zero, and the kernel fills what is all zeros.
-            let about = unsafe {
-                result(libc::stat(path.as_ptr(), about.as_mut_ptr()).into())?;
-                about.assume_init()
-            };
-            call.give(to, &about).map(|()| 0)
-        })
+        self.look(call, at, follows, |path| call.give(to, &rustix::fs::stat(path)?))
     }
 
     fn statx(
@@ -199,21 +200,16 @@ impl Elsewhere {
         to: u64,
     ) -> Option<Verdict> {
         self.look(call, at, flags & libc::AT_SYMLINK_NOFOLLOW == 0, |path| {
-            let mut about = MaybeUninit::<libc::statx>::zeroed();
-            let here = libc::AT_FDCWD;
-            // SAFETY: as above.
-            let about = unsafe {
-                let done = libc::statx(here, path.as_ptr(), flags, mask, about.as_mut_ptr());
-                result(done.into())?;
-                about.assume_init()
-            };
-            call.give(to, &about).map(|()| 0)
+            let flags = AtFlags::from_bits_retain(flags as u32);
+            let mask = StatxFlags::from_bits_retain(mask);
+            call.give(to, &rustix::fs::statx(CWD, path, flags, mask)?)
         })
     }
 
     fn access(&self, call: &Call, at: (u64, u64), how: c_int) -> Option<Verdict> {
-        // SAFETY: the path ends with a zero; it only asks.
-        self.look(call, at, true, |path| result(unsafe { libc::access(path.as_ptr(), how).into() }))
+        self.look(call, at, true, |path| {
+            Ok(rustix::fs::access(path, Access::from_bits_retain(how as u32))?)
+        })
     }
 
     fn remove(&self, call: &Call, at: (u64, u64), is_folder: bool) -> Option<Verdict> {
@@ -328,20 +324,25 @@ impl Elsewhere {
     fn make_folder(&self, call: &Call, at: (u64, u64), mode: u32) -> Option<Verdict> {
         let place = self.place(call, at, false)?;
         match place.there() {
-            There::Put => return Some(Verdict::Done(-i64::from(libc::EEXIST))),
+            There::Put if place.copy.exists() => {
+                return Some(Verdict::Done(-i64::from(libc::EEXIST)));
+            }
+            There::Put => {}
             There::Removed => drop(fs::remove_file(&place.copy)),
             There::Nothing if place.is.exists() || !place.parent_may_change() => return None,
             There::Nothing => {}
         }
         fs::create_dir_all(place.copy.parent()?).ok()?;
-        let path = c_path(place.copy.as_os_str())?;
-        // SAFETY: the path ends with a zero.
-        Some(Verdict::of(result(unsafe { libc::mkdir(path.as_ptr(), mode).into() })))
+        let made = rustix::fs::mkdir(&place.copy, Mode::from_bits_retain(mode));
+        Some(Verdict::of(made.map(|()| 0).map_err(io::Error::from)))
     }
 }
 
 impl Place {
     fn there(&self) -> There {
+        if self.is_of_run {
+            return There::Put;
+        }
         match fs::symlink_metadata(&self.copy) {
             // A folder that is there is one that holds copies.
             Ok(is) if is.is_dir() && self.is.is_dir() => There::Nothing,
@@ -354,7 +355,7 @@ impl Place {
     /// Whether the program finds a file there.
     fn is_there(&self) -> bool {
         match self.there() {
-            There::Put => true,
+            There::Put => self.copy.exists(),
             There::Removed => false,
             There::Nothing => fs::symlink_metadata(&self.is).is_ok(),
         }
@@ -362,16 +363,18 @@ impl Place {
 
     /// Whether the user may make and remove files in the folder.
     fn parent_may_change(&self) -> bool {
+        if self.is_of_run {
+            return true;
+        }
         let Some(parent) = self.is.parent() else { return false };
-        may(parent, WRITES) || !parent.exists()
+        may_write(parent) || !parent.exists()
     }
 
     /// Makes the copy: of what is there, or of its kind alone. `None` if the user may not write to
     /// it, which the process is then told by the call itself.
     fn copy_up(&self, is_empty: bool) -> Option<()> {
-        let may_write =
-            if self.is.exists() { may(&self.is, WRITES) } else { self.parent_may_change() };
-        if !may_write {
+        let may = if self.is.exists() { may_write(&self.is) } else { self.parent_may_change() };
+        if !may {
             return None;
         }
         fs::create_dir_all(self.copy.parent()?).ok()?;
@@ -389,7 +392,7 @@ impl Place {
     }
 
     fn mark_removed(&self) -> io::Result<()> {
-        if fs::symlink_metadata(&self.is).is_err() {
+        if self.is_of_run || fs::symlink_metadata(&self.is).is_err() {
             return Ok(());
         }
         fs::create_dir_all(self.copy.parent().unwrap_or(Path::new("/")))?;
@@ -426,12 +429,7 @@ fn is_of_system(path: &Path) -> bool {
     is_device || path.starts_with("/proc") || path.starts_with("/sys")
 }
 
-fn may(path: &Path, how: c_int) -> bool {
-    // SAFETY: the path ends with a zero; it only asks.
-    c_path(path.as_os_str()).is_some_and(|path| unsafe { libc::access(path.as_ptr(), how) } == 0)
-}
-
-/// The result of a call of this process.
-fn result(result: c_long) -> io::Result<i64> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+/// Whether the user may write to a file, or make and remove files in a folder.
+fn may_write(path: &Path) -> bool {
+    rustix::fs::access(path, Access::WRITE_OK).is_ok()
 }

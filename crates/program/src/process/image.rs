@@ -101,11 +101,16 @@ pub(crate) fn code() -> Vec<(PathBuf, u64, u64, u64)> {
     code.map(|code| (names[code.module].clone(), code.base, code.at, code.bytes)).collect()
 }
 
-/// Where the program's own code is, and that of the support library.
+/// Where the program's own code is, that of the support library, and that of others.
 pub(crate) struct ProgramCode {
     own: Vec<(u64, u64)>,
     support: (u64, u64),
+    /// Of libraries that are no user's sources, in order.
+    libraries: Vec<(u64, u64)>,
 }
+
+/// The beginnings of the names of libraries whose code is none of the user's.
+const LIBRARIES: [&[u8]; 2] = [b"libpmem", b"libseawall"];
 
 impl ProgramCode {
     pub(crate) fn of_image() -> ProgramCode {
@@ -114,7 +119,35 @@ impl ProgramCode {
             // SAFETY: the support library defines an array of two addresses.
             unsafe { *(range as *const (u64, u64)) }
         });
-        ProgramCode { own, support: range }
+        ProgramCode { own, support: range, libraries: Vec::new() }
+    }
+
+    /// The same, which knows libraries, too: those of persistent memory, and the functions of the
+    /// standard library of C++ that the compiler has put into the program.
+    pub(crate) fn with_libraries(self) -> ProgramCode {
+        let mut libraries = vec![self.support];
+        for (path, base, at, bytes) in code() {
+            let name = path.file_name().unwrap_or_default().as_bytes();
+            if LIBRARIES.iter().any(|start| name.starts_with(start)) {
+                libraries.push((at, at + bytes));
+                continue;
+            }
+            let functions = seawall_cc::functions_of_cxx(&path).into_iter();
+            libraries.extend(functions.map(|part| (base + part.start, base + part.end)));
+        }
+        // A function may be one of the support library's.
+        libraries.sort_unstable();
+        libraries.dedup_by(|next, before| {
+            let is_inside = next.0 <= before.1;
+            before.1 = before.1.max(if is_inside { next.1 } else { 0 });
+            is_inside
+        });
+        ProgramCode { libraries, ..self }
+    }
+
+    fn is_of_library(&self, at: u64) -> bool {
+        let behind = self.libraries.partition_point(|(start, _)| *start <= at);
+        self.libraries[..behind].last().is_some_and(|(_, end)| at < *end)
     }
 
     fn is_own(&self, at: u64) -> bool {
@@ -126,9 +159,16 @@ impl ProgramCode {
     }
 
     /// The instruction at `at`; or where the program has called it, by the stack from `stack` on,
-    /// if it is of the support library.
+    /// if it is of a library.
     pub(crate) fn own(&self, at: u64, stack: u64) -> u64 {
-        self.caller_of(at, stack).unwrap_or(at)
+        // A return address may be the first byte of the next function.
+        if !self.is_of_library(at.wrapping_sub(1)) {
+            return at;
+        }
+        let mut words = words_on(stack, stacks::end_of(stack)).map(|(_, word)| word);
+        let is_users =
+            |word: &u64| !self.is_of_library(word.wrapping_sub(1)) && self.is_behind_call(*word);
+        words.find(is_users).unwrap_or(at)
     }
 
     /// The first address in code of the support library on the stack from `stack` on, and where it
@@ -222,7 +262,9 @@ pub(crate) fn callers(at: u64, stack: u64, end: u64) -> Vec<u64> {
         let segment = segments.iter().filter(|segment| segment.is_code).find(holds)?;
         Some(at - segment.base)
     };
-    let on_stack = words_on(stack, end).filter_map(|(_, word)| code(word));
+    let own = ProgramCode::of_image();
+    let words = words_on(stack, end).filter(|(_, word)| own.is_behind_call(*word));
+    let on_stack = words.filter_map(|(_, word)| code(word));
     code(at).into_iter().chain(on_stack).take(CALLERS_MAX).collect()
 }
 

@@ -12,9 +12,9 @@ use super::notified::{self, Told};
 use crate::folder::{Asker, Roots};
 use libc::{c_int, pid_t, sigset_t};
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -49,11 +49,11 @@ pub(crate) fn keep(asker: &Asker, roots: &Roots) -> io::Result<()> {
                 libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
             }
             drop(keepers);
-            hand_over(programs)
+            hand_over(&programs)
         }
         child => {
             drop(programs);
-            let told = take_over(child, keepers);
+            let told = notified::receive(&keepers)?;
             let elsewhere = Elsewhere::new(roots, child, &asker.folders);
             watch(child, &signals, told.map(|told| (told, elsewhere)))
         }
@@ -77,22 +77,10 @@ fn hold_signals() -> (sigset_t, sigset_t) {
 }
 
 /// Has the keeper answer for the files of this process.
-fn hand_over(mut keeper: UnixStream) -> io::Result<()> {
+fn hand_over(keeper: &UnixStream) -> io::Result<()> {
     // Where the kernel cannot do that, files elsewhere are refused when they are mapped.
     let told = notified::tell().ok();
-    let fd = told.as_ref().map_or(-1, |told| told.as_raw_fd());
-    keeper.write_all(&fd.to_ne_bytes())?;
-    keeper.read_exact(&mut [0])
-}
-
-/// Takes over what the program hands over, if it does.
-fn take_over(program: pid_t, mut stream: UnixStream) -> Option<Told> {
-    let mut fd = [0; 4];
-    stream.read_exact(&mut fd).ok()?;
-    let fd = RawFd::from_ne_bytes(fd);
-    let told = if fd < 0 { None } else { Told::of(program, fd).ok() };
-    stream.write_all(&[0]).ok()?;
-    told
+    notified::send(keeper, told.as_ref())
 }
 
 /// Waits until the program has ended, or must end, and answers for its files.

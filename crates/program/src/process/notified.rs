@@ -5,11 +5,12 @@
 //! code alike, instrumented or not, and of programs that nobody has compiled for seawall.
 
 use libc::{c_int, c_long, pid_t, seccomp_notif, seccomp_notif_resp, sock_filter};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::net::UnixStream;
 
 /// The calls that are told.
 pub(crate) const TOLD: [c_long; 22] = [
@@ -182,18 +183,14 @@ pub(crate) struct Told(OwnedFd);
 
 impl Told {
     /// By the file that [`tell`] has given another process.
-    pub(crate) fn of(process: pid_t, fd: RawFd) -> io::Result<Told> {
-        // SAFETY: makes copies of files, which are then ours.
+    fn new(file: OwnedFd) -> Told {
+        // The one who asks and the one who answers never run at a time (Linux 6.6).
+        const ON_ONE_CORE: u64 = 1;
+        // SAFETY: a hint; where the kernel does not know it, nothing changes.
         unsafe {
-            let process = libc::syscall(libc::SYS_pidfd_open, process, 0);
-            let process = OwnedFd::from_raw_fd(checked(process)?);
-            let fd = libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0);
-            let told = Told(OwnedFd::from_raw_fd(checked(fd)?));
-            // The one who asks and the one who answers never run at a time (Linux 6.6).
-            const ON_ONE_CORE: u64 = 1;
-            libc::ioctl(told.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, ON_ONE_CORE);
-            Ok(told)
+            libc::ioctl(file.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, ON_ONE_CORE);
         }
+        Told(file)
     }
 
     pub(crate) fn as_raw_fd(&self) -> RawFd {
@@ -255,14 +252,81 @@ impl Told {
     }
 }
 
+/// Sends who is to answer the file for it, or word that there is none.
+pub(crate) fn send(to: &UnixStream, file: Option<&OwnedFd>) -> io::Result<()> {
+    let mut message = Message::new();
+    // SAFETY: the message is whole, and has room for the number of one file.
+    unsafe {
+        let header = message.header();
+        if let Some(file) = file {
+            let part = libc::CMSG_FIRSTHDR(&raw const *header);
+            (*part).cmsg_level = libc::SOL_SOCKET;
+            (*part).cmsg_type = libc::SCM_RIGHTS;
+            (*part).cmsg_len = libc::CMSG_LEN(FILE_BYTES) as usize;
+            std::ptr::write_unaligned(libc::CMSG_DATA(part).cast(), file.as_raw_fd());
+        } else {
+            header.msg_controllen = 0;
+        }
+        checked(libc::sendmsg(to.as_raw_fd(), header, 0) as c_long).map(drop)
+    }
+}
+
+/// Who answers, once he has got the file for it; `None` if there is none.
+pub(crate) fn receive(from: &UnixStream) -> io::Result<Option<Told>> {
+    let mut message = Message::new();
+    // SAFETY: as above; the kernel says what it has filled.
+    unsafe {
+        let header = message.header();
+        let flags = libc::MSG_CMSG_CLOEXEC;
+        match libc::recvmsg(from.as_raw_fd(), header, flags) {
+            1 => {}
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => return Err(io::Error::last_os_error()),
+        }
+        let part = libc::CMSG_FIRSTHDR(&raw const *header);
+        if part.is_null() {
+            return Ok(None);
+        }
+        let file: RawFd = std::ptr::read_unaligned(libc::CMSG_DATA(part).cast());
+        Ok(Some(Told::new(OwnedFd::from_raw_fd(file))))
+    }
+}
+
+/// Bytes of the number of a file.
+const FILE_BYTES: u32 = size_of::<c_int>() as u32;
+
+/// A byte that may come with a file.
+struct Message {
+    byte: u8,
+    piece: libc::iovec,
+    control: [u64; 8],
+    header: MaybeUninit<libc::msghdr>,
+}
+
+impl Message {
+    fn new() -> Message {
+        let piece = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 };
+        Message { byte: 0, piece, control: [0; 8], header: MaybeUninit::zeroed() }
+    }
+
+    /// What the kernel is told of it, which is good for as long as it stays where it is.
+    fn header(&mut self) -> &mut libc::msghdr {
+        self.piece.iov_base = (&raw mut self.byte).cast();
+        let (piece, control) = (&raw mut self.piece, &raw mut self.control);
+        // SAFETY: all zeros are a message without anything.
+        let header = unsafe { self.header.assume_init_mut() };
+        header.msg_iov = piece;
+        header.msg_iovlen = 1;
+        header.msg_control = control.cast();
+        // SAFETY: it only computes.
+        header.msg_controllen = unsafe { libc::CMSG_SPACE(FILE_BYTES) } as usize;
+        header
+    }
+}
+
 fn checked(result: c_long) -> io::Result<c_int> {
     match c_int::try_from(result) {
         Ok(result @ 0..) => Ok(result),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// A path as the calls of this process want it.
-pub(crate) fn c_path(path: &OsStr) -> Option<std::ffi::CString> {
-    std::ffi::CString::new(path.as_bytes()).ok()
 }

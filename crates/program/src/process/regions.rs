@@ -1,7 +1,7 @@
 //! Where the program's memory is: pools, heap and other mappings, all at fixed addresses.
 //!
-//! In a check all of it is [elsewhere](layout). A shared mapping of a file is a [pool](Pool). It is mapped privately, so that the file stays as
-//! it is: what is durable is the machine's to say.
+//! In a check all of it is [elsewhere](layout). A shared mapping of a file is a [pool](Pool). It is
+//! mapped privately, so that the file stays as it is: what is durable is the machine's to say.
 
 use crate::folder::as_known;
 use crate::process::failure::fail;
@@ -264,8 +264,8 @@ fn check_file(number: (u64, u64), path: &Path) {
     let why = match (is_there, path.starts_with(files)) {
         (true, true) => return,
         (true, false) => {
-            "which it has opened unseen, so that a check could not get what a crash \
-                          leaves of it: open it by its path, or take {pool}"
+            "of which this system lets it have no copy of its own (seccomp), so that a check could \
+             not get what a crash leaves of it: take {pool}"
         }
         (false, _) => {
             "which has no name, so that nothing finds it after a crash: keep what is \

@@ -8,8 +8,10 @@ use std::process::Command;
 /// In the paths of the library that stands for the C library ([`seawall_cc::SUPPORT_FOLDER`]).
 const SUPPORT: &str = seawall_cc::SUPPORT_FOLDER;
 
-/// In the paths of what compilers come with: headers with intrinsic functions, Rust's library.
-const OF_COMPILERS: [&str; 2] = ["/lib/gcc/", "/rustc/"];
+/// In the paths of what is nobody's program: headers with intrinsic functions, of C and C++ and of
+/// what is installed, Rust's library.
+const OF_OTHERS: [&str; 5] =
+    ["/lib/gcc/", "/include/c++/", "/usr/include/", "/usr/local/include/", "/rustc/"];
 
 /// Addresses that one command is asked for.
 const AT_ONCE: usize = 4096;
@@ -113,9 +115,9 @@ fn few_lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
 }
 
 /// Where the code of an instruction was written, of the functions that it is inlined in, each with
-/// its line: the first that is not the compiler's own.
+/// its line: the first that is not others'.
 fn innermost(functions: &[&str]) -> Option<Line> {
-    let is_own = |pair: &&[&str]| !OF_COMPILERS.iter().any(|path| pair[1].contains(path));
+    let is_own = |pair: &&[&str]| !OF_OTHERS.iter().any(|path| pair[1].contains(path));
     let pairs = || functions.chunks_exact(2);
     let pair = pairs().find(is_own).or(pairs().next())?;
     let line = pair[1].split(" (").next().unwrap_or(pair[1]).to_owned();
@@ -130,7 +132,13 @@ mod tests {
     #[test]
     fn what_compilers_come_with_is_named_by_the_function_that_it_is_inlined_in() {
         let own = ["push", "/home/me/stack.rs:7", "main", "/home/me/stack.rs:20"];
-        for path in ["/rustc/5980/library/core/src/sync/atomic.rs:3876", "/usr/lib/gcc/x.h:3"] {
+        for path in [
+            "/rustc/5980/library/core/src/sync/atomic.rs:3876",
+            "/usr/lib/gcc/x.h:3",
+            "/usr/include/c++/12/bits/atomic_base.h:962",
+            "/usr/lib/llvm-14/bin/../include/c++/v1/atomic:1024",
+            "/usr/include/x86_64-linux-gnu/bits/string_fortified.h:29",
+        ] {
             let line = innermost(&[&["store", path][..], &own].concat()).unwrap();
             assert_eq!(
                 (line.to_string().as_str(), line.outermost.as_str()),

@@ -127,7 +127,7 @@ impl Space {
             next_dram: Cell::new(PAGE),
             unlisted: RefCell::default(),
             missing: RefCell::default(),
-            code: ProgramCode::of_image(),
+            code: ProgramCode::of_image().with_libraries(),
             recovery: OnceCell::new(),
         };
         assert!(SPACE.0.set(space).is_ok(), "a process has one space");
@@ -144,8 +144,8 @@ impl Space {
         assert!(self.recovery.set(recovery).is_ok(), "a process makes one recovery");
     }
 
-    /// The instruction that the running thread has come to; its caller's, if it is one of the
-    /// support library.
+    /// The instruction that the running thread has come to; its caller's, if it is one of a
+    /// library.
     pub(crate) fn site(&self) -> u64 {
         runtime().thread().named.get()
     }

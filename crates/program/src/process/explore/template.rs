@@ -1,6 +1,6 @@
 //! The files that every run finds in its folder.
 
-use crate::explore::files::copy_all;
+use crate::explore::files::copy_part;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -81,7 +81,8 @@ impl Template {
             let name = entry?.file_name();
             let to = self.to.join(&name);
             if !(self.put.contains_key(&name) && fs::symlink_metadata(&to).is_ok()) {
-                copy_all::<io::Error>(&self.from.join(&name), &to, &|| Ok(()))?;
+                let (part, folders) = (self.from.join(&name), (&*self.from, &*self.to));
+                copy_part::<io::Error>(&part, folders, &|| Ok(()))?;
                 self.put.insert(name, Put::new(&to)?);
             }
         }
@@ -110,10 +111,10 @@ mod tests {
         fs::write(to.join("pool"), "changed").unwrap();
         fs::write(to.join("more"), "more").unwrap();
         fs::write(to.join("deep/file"), "longer").unwrap();
-        std::os::unix::fs::symlink("nowhere", from.join("link")).unwrap();
+        std::os::unix::fs::symlink(from.join("pool"), from.join("link")).unwrap();
         template.restore().unwrap();
         assert_eq!(fs::read(to.join("deep/file")).unwrap(), b"file");
-        assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("nowhere"));
+        assert_eq!(fs::read_link(to.join("link")).unwrap(), to.join("pool"));
         fs::remove_dir_all(to.join("deep")).unwrap();
         template.restore().unwrap();
         assert_eq!(fs::read(to.join("pool")).unwrap(), b"pool");
