@@ -37,8 +37,11 @@ pub(crate) struct Pool {
     /// The shortest that its file has become while more of it was known to the machine.
     pub(crate) cut: Rc<Cell<u64>>,
     /// Parts with what the program may do there, where that is not all.
-    pub(crate) limits: Rc<RefCell<Vec<(Range<u64>, c_int)>>>,
+    pub(crate) limits: Rc<RefCell<Vec<Limit>>>,
 }
+
+/// A part, and what the program may do there.
+type Limit = (Range<u64>, c_int);
 
 /// The limit of a part that the program has unmapped.
 const GIVEN_UP: c_int = -1;
@@ -116,7 +119,7 @@ impl Pool {
     /// Sets what the program may do in a part.
     pub(crate) fn limit(&self, part: Range<u64>, how: c_int) {
         let mut limits = self.limits.borrow_mut();
-        let left = |(range, how): (Range<u64>, c_int)| {
+        let left = |(range, how): Limit| {
             let before = range.start..range.end.min(part.start);
             let behind = range.start.max(part.end)..range.end;
             [(before, how), (behind, how)].into_iter().filter(|(range, _)| !range.is_empty())

@@ -259,7 +259,7 @@ pub(crate) fn map(wanted: &Wanted) -> i64 {
 fn check_file(number: (u64, u64), path: &Path) {
     let files = runtime().files.borrow();
     let Some(files) = &*files else { return };
-    let name = path.strip_prefix(files).map_or_else(|_| path.into(), as_known);
+    let name = name(path);
     let is_there = path.metadata().is_ok_and(|is| (is.dev(), is.ino()) == number);
     let why = match (is_there, path.starts_with(files)) {
         (true, true) => return,
@@ -367,7 +367,14 @@ pub(crate) fn declare(at: u64, bytes: u64) {
 /// An address as the user knows it: a file and an offset in it.
 pub(crate) fn describe_address(at: u64) -> String {
     match pool_at(at) {
-        Some(pool) => format!("{}+{:#x}", pool.path.display(), pool.offset_of(at)),
+        Some(pool) => format!("{}+{:#x}", name(&pool.path).display(), pool.offset_of(at)),
         None => format!("{at:#x}"),
     }
+}
+
+/// A file as the program knows it, where its crashes are tried.
+fn name(path: &Path) -> PathBuf {
+    let files = runtime().files.borrow();
+    let inside = files.as_ref().and_then(|files| path.strip_prefix(files).ok());
+    inside.map_or_else(|| path.into(), as_known)
 }
