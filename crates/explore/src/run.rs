@@ -61,6 +61,10 @@ pub enum RunError {
     NoThreads,
 }
 
+/// A write of several words that a thread is making: its first call, and its words as
+/// [`shared_word`](crate::access::shared_word) has them.
+type UnderWay = (u64, Vec<u64>);
+
 /// What the threads of a run share.
 pub(crate) struct Shared {
     pub(crate) pm: Words,
@@ -80,8 +84,8 @@ pub(crate) struct Shared {
     pub(crate) writes: Writes,
     /// The first calls of writes whose words are made from the last to the first.
     reversed: Vec<u64>,
-    /// For each thread the write of several words that it is making: its first call, and its lines.
-    pub(crate) under_way: RefCell<Vec<Option<(u64, Vec<u64>)>>>,
+    /// For each thread the write of several words that it is making.
+    pub(crate) under_way: RefCell<Vec<Option<UnderWay>>>,
     pub(crate) operation: Vec<Cell<u32>>,
     waiting: Waiting,
     /// Seam calls so far, and the one before which the running thread pauses.

@@ -515,7 +515,7 @@ mod tests {
     fn a_copy_of_64_bytes_is_a_load_and_a_store_past_the_caches() {
         let found = gcc("movdir64b 8(%rax), %rbx\nret");
         assert_eq!(found[2..4], ["leaq 8(%rax), %rdi", "movl $0x40, 0x5ea00008"]);
-        assert_eq!(found[6..8], ["movq %rbx, %rdi", "movl $0x80040040, 0x5ea00008"]);
+        assert_eq!(found[6..8], ["movq %rbx, %rdi", "movl $0x80160040, 0x5ea00008"]);
         assert_eq!(found[9], "movdir64b 8(%rax), %rbx");
     }
 
