@@ -15,18 +15,68 @@ pub(crate) fn shared_word(at: Addr) -> u64 {
     at.bits() / bytes * bytes / 8
 }
 
+/// What a call does to a word or a line. Two calls of different threads depend on each other if
+/// both use one and one of them [changes](Use::changes) it:
+///
+/// | | load | store, exchange | flush |
+/// |---|---|---|---|
+/// | load | - | what is read | - |
+/// | store, exchange | what is read | what is left, and persists first | what is covered |
+/// | flush | - | what is covered | - |
+///
+/// Fences use one word, [`FENCES`]: a crash may show their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Use {
+    /// Loads the newest value.
+    Load,
+    /// Loads an older value, as the load takes effect before earlier stores of its thread.
+    LoadOlder,
+    Store,
+    /// Stores past the caches: loads of other threads may not see it yet.
+    StoreNt,
+    /// Loads the newest value and stores.
+    Exchange,
+    /// Comes to a queue of sleepers: nothing is stored, but the order of those who come matters.
+    Queue,
+    Flush,
+    Fence,
+}
+
+impl Use {
+    /// Whether calls of other threads that use the same depend on it.
+    pub(crate) fn changes(self) -> bool {
+        !matches!(self, Use::Load | Use::LoadOlder | Use::Flush)
+    }
+
+    /// Whether the thread comes to know what the last store to the word followed.
+    pub(crate) fn learns(self) -> bool {
+        matches!(self, Use::Load | Use::Exchange | Use::Queue)
+    }
+}
+
 /// An access to memory.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Access {
     pub(crate) call: u64,
     pub(crate) thread: u16,
-    /// The word; for persistent memory the first one of its line.
+    /// The word.
     pub(crate) word: u64,
-    pub(crate) writes: bool,
+    pub(crate) does: Use,
+    /// What the call returned, of those that return something.
+    pub(crate) returned: Option<u64>,
+    /// Events before it.
+    pub(crate) events: u32,
     /// The other threads that could have run instead, as bits.
     pub(crate) others: u64,
     /// How far behind the newest store a load could have been, from and up to.
     pub(crate) behind: (u32, u32),
+}
+
+impl Access {
+    /// The word that stands for all that persists in order with this one.
+    pub(crate) fn shared_word(&self) -> u64 {
+        shared_word(Addr::from_bits(8 * self.word))
+    }
 }
 
 /// A non-temporal store that another thread met, and that could have stayed in its buffer longer; or
@@ -45,4 +95,37 @@ pub(crate) struct Handover {
     pub(crate) call: u64,
     /// The threads that could run and did not, as bits.
     pub(crate) others: u64,
+}
+
+/// The threads that read a word, and those that write it, as bits.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Users {
+    readers: u64,
+    writers: u64,
+}
+
+impl Users {
+    /// Whether an access by one thread may conflict with one by another.
+    pub(crate) fn are_several(self) -> bool {
+        self.writers != 0 && (self.readers | self.writers).count_ones() > 1
+    }
+
+    /// Adds an access by a thread; true if it is the first of its kind.
+    pub(crate) fn add(&mut self, thread: u16, writes: bool) -> bool {
+        let before = *self;
+        *(if writes { &mut self.writers } else { &mut self.readers }) |= 1 << thread;
+        before != *self
+    }
+
+    /// Adds all that the others do.
+    pub(crate) fn join(&mut self, others: Users) {
+        self.readers |= others.readers;
+        self.writers |= others.writers;
+    }
+
+    /// Whether an access by this thread conflicts with one of another.
+    pub(crate) fn conflict_with(self, thread: u16, writes: bool) -> bool {
+        let users = if writes { self.readers | self.writers } else { self.writers };
+        users & !(1 << thread) != 0
+    }
 }

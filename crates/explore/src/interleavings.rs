@@ -5,40 +5,59 @@
 //! Qadeer, "Iterative Context Bounding", PLDI'07). Which thread goes first, and which goes on when
 //! one waits or ends, is free, and all are tried. What is left out, and why nothing is lost:
 //!
-//! Two calls of different threads *conflict* if both access one line (of DRAM: one word) and one of
-//! them stores to it or flushes it. A *fence* is a call that makes something durable or is seen
-//! from outside: order, drain, join, a successful locked operation, an output, a longer pool. A
-//! *place* is a call before which an interruption is tried: each fence, and each call to a line
-//! that conflicts with a call of another thread in some run of the exploration. Where all stores
-//! persist in one order, each store counts as a fence.
+//! Two calls of different threads *depend* on each other if both use one line (of volatile memory:
+//! one word) and at least one of them stores: loads and stores, stores and stores, and flushes and
+//! stores, as it is their order that says what a flush covers. Loads and flushes do not depend on
+//! each other. ([`Use`] is the table.) A *fence* is a call that makes something durable or is seen
+//! from outside: order, drain, join, a successful locked operation, an output, a longer pool; where
+//! caches survive, also one by which non-temporal stores of the thread leave their buffer. A
+//! *place* is a call before which an interruption is tried: each fence, each store where all
+//! stores persist in one order, and each call that races with one of another thread in some run of
+//! the exploration: the two depend on each other, and the later one's thread does not know the
+//! earlier one ([`Places`]).
 //!
 //! **Theorem.** Let a crash come at any moment of any run with at most `b` interruptions. Then an
 //! explored run with at most `b` interruptions, at places only, has a moment at which the threads
 //! have been told the same and each image of that crash is possible.
 //!
 //! *Proof.* Cut the run at the crash. If an interruption of a thread comes before a call `e` that
-//! is no place, let `e` come first, and the interruption after it. (a) `e` conflicts with no call
-//! in between: then it changes nothing that they read, no order in which stores to a line persist,
-//! and it is no fence, so no image is lost; a store only adds images. There are as many
-//! interruptions as before or fewer, and they come later, so this ends, with interruptions at
-//! places only. (b) `e` conflicts with a first call `c` in between. What comes before `c` runs as
-//! before when `e` comes first, so that run, which by induction over the calls that are left to
-//! come (a) is explored, has both calls: then `e` is a place. Runs are made anew until no run
-//! brings another place.
+//! is no place, let `e` come first, and the interruption after it. (a) `e` depends on no call in
+//! between: then it changes nothing that they read, nor the order in which stores to a line
+//! persist. It is no fence, so nothing becomes durable. There are as many interruptions as before
+//! or fewer, and they come later, so this ends, with interruptions at places only. (b) `e` depends
+//! on a first call `c` in between. What comes before `c` runs as before when `e` comes first, so
+//! that run, which by induction over the calls that are left to come (a) is explored, has both
+//! calls. No call of another thread lies between them that depends on `e` or on what its thread
+//! did after it, so the thread of `c` does not know `e`: they race, and `e` is a place. Runs are
+//! made anew until no run brings another place.
+//!
+//! No image is lost in (a), under any model:
+//!
+//! - `bep`, `bsp`, `hops`, `strand` and `epoch` order stores of different threads only by accesses
+//!   to one line or word, and those are in the order in which they were. Flushes do nothing.
+//! - `px86` keeps the order of all stores, over all lines: what a thread knows is a place in it,
+//!   and after a fence its flushes cover what came before that place. When `e` is a store, it
+//!   comes before stores `s` of other threads, which it followed. Its own thread then knows less.
+//!   A thread that knows `s` knows `e`, too, which is of use to a later flush of the line only:
+//!   that flush depends on `e`, so it would race with it, unless its thread has loaded what the
+//!   thread of `e` stored later; and then it covers `e` in both runs. A thread that has merely
+//!   overwritten something need not come later, so that does not count in [`Places`]. The same
+//!   holds for loads, which under x86-TSO may return what was overwritten after such a place.
+//! - `strict` and `eadr` have every store as a place.
 //!
 //! The argument is that of dynamic partial-order reduction (Flanagan, Godefroid, POPL'05); that
 //! bounds need more than its places is known (Coons, Musuvathi, McKinley, "Bounded Partial-Order
 //! Reduction", OOPSLA'13), which is why places hold for the whole exploration and not for one run.
 //!
-//! Many runs then share what they do up to some moment. [`Prefixes`] recognizes it, and crashes are
-//! searched only at moments that no run has shown before.
+//! Many runs then leave the same at some moment. [`Prefixes`] recognizes it by what the model
+//! says, and not by the order of calls; crashes are searched only at moments that no run has shown.
 
-use crate::access::{Access, FENCES};
+use crate::access::{Access, Use};
+use crate::places::{Places, Reduction};
 use crate::prefixes::Prefixes;
 use crate::run::THREADS_MAX;
 use crate::schedule::{Departure, DepartureKind, Schedule, Turns};
 use crate::trace::Trace;
-use rustc_hash::FxHashMap;
 use seawall_memory::Model;
 use std::ops::ControlFlow;
 
@@ -59,26 +78,6 @@ pub struct Schedules {
     pub limit: usize,
     /// Crashes after every store are searched, too.
     pub thorough: bool,
-}
-
-/// What the reduction leaves out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the reduction to the others"))]
-pub(crate) enum Reduction {
-    /// What shows nothing new.
-    Redundant,
-    /// Nothing: each call is a place, and every run counts as new.
-    Nothing,
-    /// Too much: places that conflict only with a call of another run.
-    OtherRuns,
-    /// Too much: fences that are not to a shared word are no places.
-    Fences,
-    /// Too much: the default thread goes on when one waits or ends.
-    Handovers,
-    /// Too much: the order of fences does not tell runs apart.
-    OrderOfFences,
-    /// Too much: the order of the stores to a line does not tell runs apart.
-    OrderOfStores,
 }
 
 /// The runs that were found.
@@ -134,24 +133,26 @@ impl Schedules {
         record: impl FnMut(&Schedule) -> Result<R, E>,
         visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
-        self.each_but(Reduction::Redundant, base, &mut |_| (), record, visit)
+        let models = [self.model];
+        self.each_but((Reduction::Redundant, &models), base, &mut |_| (), record, visit)
     }
 
-    /// As [`each`](Schedules::each); before each run it tells which ones are to be made after it,
-    /// those that are known of, the next ones first.
+    /// As [`each`](Schedules::each), for several models of one kind of machine; before each run it
+    /// tells which ones are to be made after it, those that are known of, the next ones first.
     pub(crate) fn each_foreseen<R: AsMut<Trace>, E>(
         &self,
+        models: &[Model],
         base: &Schedule,
         foresee: &mut dyn FnMut(&mut dyn Iterator<Item = Schedule>),
         record: impl FnMut(&Schedule) -> Result<R, E>,
         visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
-        self.each_but(Reduction::Redundant, base, foresee, record, visit)
+        self.each_but((Reduction::Redundant, models), base, foresee, record, visit)
     }
 
     pub(crate) fn each_but<R: AsMut<Trace>, E>(
         &self,
-        reduction: Reduction,
+        (reduction, models): (Reduction, &[Model]),
         base: &Schedule,
         foresee: &mut dyn FnMut(&mut dyn Iterator<Item = Schedule>),
         mut record: impl FnMut(&Schedule) -> Result<R, E>,
@@ -166,9 +167,9 @@ impl Schedules {
             ..base.clone()
         };
         let mut tried = Tried { runs: 0, made: 0, complete: base.threads <= THREADS_MAX };
-        let mut known = Known::new(self, reduction);
+        let mut known = Known::new(self, reduction, models);
         loop {
-            known.grew = false;
+            known.places.grew = false;
             let mut levels = vec![Vec::new(); self.interruptions + self.delays + 1];
             levels[0].push(Next::default());
             for level in 0..levels.len() {
@@ -191,7 +192,7 @@ impl Schedules {
                     }
                 }
             }
-            if !known.grew {
+            if !known.places.grew {
                 return Ok(tried);
             }
         }
@@ -201,83 +202,33 @@ impl Schedules {
 /// What the runs so far have shown.
 struct Known<'a> {
     how: &'a Schedules,
+    models: &'a [Model],
     reduction: Reduction,
-    words: FxHashMap<u64, Users>,
-    /// Some word has come to be shared.
-    grew: bool,
+    places: Places,
     prefixes: Prefixes,
 }
 
-/// The threads that read a word, and those that write it, as bits.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Users {
-    readers: u64,
-    writers: u64,
-}
-
-impl Users {
-    /// Whether an access by one thread may conflict with one by another.
-    pub(crate) fn are_several(self) -> bool {
-        self.writers != 0 && (self.readers | self.writers).count_ones() > 1
-    }
-
-    /// Adds an access by a thread; true if it is the first of its kind.
-    pub(crate) fn add(&mut self, thread: u16, writes: bool) -> bool {
-        let before = *self;
-        *(if writes { &mut self.writers } else { &mut self.readers }) |= 1 << thread;
-        before != *self
-    }
-
-    /// Adds all that the others do.
-    pub(crate) fn join(&mut self, others: Users) {
-        self.readers |= others.readers;
-        self.writers |= others.writers;
-    }
-
-    /// Whether an access by this thread conflicts with one of another.
-    pub(crate) fn conflict_with(self, thread: u16, writes: bool) -> bool {
-        let users = if writes { self.readers | self.writers } else { self.writers };
-        users & !(1 << thread) != 0
-    }
-}
-
-impl Known<'_> {
-    fn new(how: &Schedules, reduction: Reduction) -> Known<'_> {
+impl<'a> Known<'a> {
+    fn new(how: &'a Schedules, reduction: Reduction, models: &'a [Model]) -> Known<'a> {
         let prefixes = Prefixes::new(reduction);
-        Known { how, reduction, words: FxHashMap::default(), grew: false, prefixes }
+        Known { how, models, reduction, places: Places::new(how.model), prefixes }
     }
 
     /// Notes what a run shares; true if it shows something new.
     fn follow(&mut self, trace: &mut Trace) -> bool {
         if self.reduction == Reduction::OtherRuns {
-            self.words.clear();
+            self.places = Places::new(self.how.model);
         }
-        for access in &trace.accesses {
-            let users = self.words.entry(access.word).or_default();
-            self.grew |= users.add(access.thread, access.writes) && users.are_several();
+        self.places.follow(trace);
+        if self.reduction == Reduction::OtherRuns {
+            self.places.grew = false;
         }
-        match self.reduction {
-            Reduction::Nothing => return true,
-            Reduction::OtherRuns => self.grew = false,
-            _ => {}
-        }
-        self.prefixes.follow(self.how, &self.words, trace)
+        self.prefixes.follow(self.models, self.how.thorough, trace)
     }
 
     fn is_place(&self, access: &Access) -> bool {
-        let fences = FENCES.bits() / 8;
-        match self.reduction {
-            Reduction::Nothing => return true,
-            Reduction::Fences if access.word == fences => return false,
-            _ => {}
-        }
-        let is_ordered =
-            self.how.model.orders_all_stores() && access.writes && access.word < fences;
-        if access.word == fences || is_ordered {
-            return true;
-        }
-        let users = self.words.get(&access.word).copied().unwrap_or_default();
-        users.conflict_with(access.thread, access.writes)
+        let is_left_out = self.reduction == Reduction::Fences && access.does == Use::Fence;
+        !is_left_out && self.places.contains(access)
     }
 
     /// The choices of a run, extended by one later choice in every way.
@@ -339,5 +290,9 @@ fn threads(bits: u64) -> impl Iterator<Item = u16> {
     (0..THREADS_MAX as u16).filter(move |thread| bits >> thread & 1 == 1)
 }
 
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod programs;
 #[cfg(test)]
 mod tests;

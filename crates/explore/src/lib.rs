@@ -54,6 +54,7 @@ mod open;
 mod options;
 mod outcome;
 mod phases;
+mod places;
 mod prefixes;
 mod reached;
 mod recorder;

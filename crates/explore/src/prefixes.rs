@@ -1,16 +1,20 @@
-//! What runs of one program have in common: the moments at which they had done the same.
+//! What runs of one program have in common: the moments that one crash cannot tell apart.
 //!
-//! Two runs have come just as far if each thread has made the same calls and read the same stores,
-//! the stores of each line came in the same order, and so did the fences of all threads. Then a
-//! crash leaves the same images, and what was promised is the same. What a thread learns of the
-//! others when it reads, and when it executes a locked operation, is part of what it did: their
-//! stores to lines that several threads use, as another thread can flush or order no others.
+//! Two moments, of whatever runs, are alike if
+//!
+//! - each thread has made the same calls, and they returned the same: so it has done and reported
+//!   the same, and the same was promised;
+//! - the model leaves the same images: each line has the same durable words, the same stores after
+//!   them in the same order, and the same of these are ordered before others.
+//!
+//! A judgement sees nothing else, so one of them is enough. Nothing is derived from the order of
+//! the calls: the model itself follows the run, and says what may persist.
 
-use crate::interleavings::{Reduction, Schedules, Users};
-use crate::trace::{Event, Kind, Trace};
-use crate::walk::is_failure_point;
-use crate::wide::Part;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use crate::places::Reduction;
+use crate::trace::{Event, Kind, LineLog, Trace};
+use crate::walk::{Walk, is_failure_point};
+use rustc_hash::{FxHashSet, FxHasher};
+use seawall_memory::Model;
 use std::hash::{Hash, Hasher};
 
 pub(crate) struct Prefixes {
@@ -23,148 +27,178 @@ impl Prefixes {
         Prefixes { seen: FxHashSet::default(), reduction }
     }
 
-    /// Marks the failure points of the run that an earlier one has shown; false if all are.
-    pub(crate) fn follow(
-        &mut self,
-        how: &Schedules,
-        words: &FxHashMap<u64, Users>,
-        trace: &mut Trace,
-    ) -> bool {
-        let mut so_far = SoFar::new(trace, words, self.reduction);
+    /// Marks the failure points of the run that an earlier one has shown; false if all are. All
+    /// models are of one kind of machine.
+    pub(crate) fn follow(&mut self, models: &[Model], thorough: bool, trace: &mut Trace) -> bool {
+        let by_lanes = trace.by_lanes(models[0]);
+        let mut moment = Moment::new(by_lanes.as_ref().unwrap_or(trace), models);
         let mut is_new = false;
         let mut repeats = vec![false; trace.events.len() + 1];
         for (at, repeats) in repeats.iter_mut().enumerate() {
-            if is_failure_point(trace, at, how.model, how.thorough) {
-                let new = self.seen.insert(so_far.hash());
+            if is_failure_point(trace, at, models[0], thorough) {
+                let new = self.seen.insert(moment.hash(self.reduction));
                 *repeats = !new;
                 is_new |= new;
             }
-            if let Some(event) = trace.events.get(at) {
-                so_far.follow(trace, event, how.model.orders_all_stores());
-            }
+            moment.advance();
         }
         trace.repeats = repeats;
         is_new
     }
 }
 
-/// A hash of what a run has done so far.
-struct SoFar {
-    threads: Vec<FxHasher>,
-    lines: Vec<FxHasher>,
-    fences: FxHasher,
-    /// Sums over the threads and over the lines.
-    sums: [u64; 2],
-    /// Stores of each thread.
-    stores: Vec<u32>,
-    /// The last store of each line: thread, and number in the thread.
-    writers: Vec<(u16, u32)>,
-    /// Whether several threads use the line.
-    shared: Vec<bool>,
-    /// For each number of stores so far, a hash of how many of each thread are to shared lines.
-    known: Vec<u64>,
-    counts: Vec<u32>,
-    /// What the last store of each thread was a piece of.
-    parts: Vec<Part>,
-    reduction: Reduction,
+/// A moment of a run.
+struct Moment<'t> {
+    trace: &'t Trace,
+    /// What each thread has called, with what that returned, as a hash; and their sum.
+    threads: Vec<u64>,
+    sum: u64,
+    /// Accesses so far.
+    accesses: usize,
+    /// What each model says.
+    models: Vec<Images<'t>>,
 }
 
-fn hash_of(value: impl Hash) -> u64 {
+/// What a model says of a run so far.
+struct Images<'t> {
+    walk: Walk<'t>,
+    /// Of each log: its durable stores and all, as they were, and its hash then.
+    lines: Vec<((u32, u32), u64)>,
+}
+
+/// A hash that may be summed up: the hasher alone is linear, so that sums of what it returns do not
+/// tell whose part is whose. (The last step is that of SplitMix64: Steele, Lea, Flood, OOPSLA'14.)
+pub(crate) fn hash_of(value: impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     value.hash(&mut hasher);
-    hasher.finish()
+    let mut hash = hasher.finish();
+    for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)] {
+        hash = (hash ^ hash >> shift).wrapping_mul(factor);
+    }
+    hash ^ hash >> 31
 }
 
-impl SoFar {
-    fn new(trace: &Trace, words: &FxHashMap<u64, Users>, reduction: Reduction) -> SoFar {
-        let lines = trace.lines.len();
-        let is_shared = |word: u64| words.get(&word).is_some_and(|users| users.are_several());
-        SoFar {
-            threads: vec![FxHasher::default(); trace.threads],
-            lines: vec![FxHasher::default(); lines],
-            fences: FxHasher::default(),
-            sums: [0; 2],
-            stores: vec![0; trace.threads],
-            writers: vec![(0, 0); lines],
-            shared: trace.lines.iter().map(|log| is_shared(log.line.start().bits() / 8)).collect(),
-            known: vec![0],
-            counts: vec![0; trace.threads],
-            parts: vec![Part::Alone; trace.threads],
-            reduction,
+impl<'t> Moment<'t> {
+    fn new(trace: &'t Trace, models: &[Model]) -> Moment<'t> {
+        let lines = vec![((0, 0), 0); trace.lines.len()];
+        let images =
+            |model: &Model| Images { walk: Walk::new(trace, *model), lines: lines.clone() };
+        Moment {
+            trace,
+            threads: vec![0; trace.threads],
+            sum: 0,
+            accesses: 0,
+            models: models.iter().map(images).collect(),
         }
     }
 
-    fn hash(&self) -> u64 {
-        if self.reduction == Reduction::OrderOfStores {
-            return hash_of((self.fences.finish(), self.sums[0]));
+    fn hash(&mut self, reduction: Reduction) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.sum.hash(&mut hasher);
+        if reduction != Reduction::Images {
+            self.models.iter_mut().for_each(|images| images.hash(&mut hasher));
         }
-        hash_of((self.fences.finish(), self.sums))
+        hasher.finish()
     }
 
-    fn follow(&mut self, trace: &Trace, event: &Event, every_store: bool) {
-        let thread = usize::from(event.thread);
-        let own = self.threads[thread].clone();
-        let before = hash_of((thread, own.finish()));
-        let mut own = own;
-        event.at.hash(&mut own);
-        let line = |line: u32| trace.lines[line as usize].line.0;
+    /// The next event takes effect, after the calls without an event that came before it.
+    fn advance(&mut self) {
+        let Some(event) = self.models[0].walk.next_event() else { return };
+        let events = self.models[0].walk.point.event;
+        while let Some(access) = self.trace.accesses.get(self.accesses)
+            && access.events as usize <= events
+        {
+            self.accesses += 1;
+            if let Some(returned) = access.returned {
+                self.note(access.thread, (access.word, returned));
+            }
+        }
         match event.kind {
-            Kind::Read { word, from: Some(from), .. } => {
-                (8, word, self.known[from as usize]).hash(&mut own);
-            }
-            Kind::Read { line, word, from: None } => {
-                let (writer, number) = self.writers[line as usize];
-                (0, word, writer, number, self.now()).hash(&mut own);
-            }
-            Kind::Sync { stores } => (1, self.known[stores as usize]).hash(&mut own),
-            Kind::Flush { line: of } => (2, line(of)).hash(&mut own),
-            Kind::WroteBack { line: of } => (6, line(of)).hash(&mut own),
-            Kind::Output { number } => (3, number).hash(&mut own),
-            Kind::Grow { bytes } => (5, bytes).hash(&mut own),
-            Kind::Locked { .. } => (7, self.now()).hash(&mut own),
-            Kind::Failed => (9, self.now()).hash(&mut own),
-            _ => {}
+            // What it read, it returned.
+            Kind::Read { .. } | Kind::Sync { .. } => {}
+            _ => self.note(event.thread, (event.at, done(self.trace, event))),
         }
-        if let Some(store) = event.kind.store() {
-            let store = &trace.stores[store as usize];
-            let last = std::mem::replace(&mut self.parts[thread], store.part);
-            let is_same = store.part == last;
-            (4, store.at.bits(), store.new, store.part.is_torn(), is_same).hash(&mut own);
-            self.store(trace, thread, store.line as usize);
-        }
-        self.sums[0] =
-            self.sums[0].wrapping_sub(before).wrapping_add(hash_of((thread, own.finish())));
-        self.threads[thread] = own;
-        let is_met = event.kind.store().is_some() || matches!(event.kind, Kind::Read { .. });
-        let is_ordered = event.kind.is_fence() || (every_store && is_met);
-        if is_ordered && self.reduction != Reduction::OrderOfFences {
-            (thread, self.stores[thread]).hash(&mut self.fences);
+        for images in &mut self.models {
+            images.walk.advance();
         }
     }
 
-    /// What all threads have stored to shared lines.
-    fn now(&self) -> u64 {
-        self.known[self.known.len() - 1]
+    /// The thread has done this.
+    fn note(&mut self, thread: u16, what: impl Hash) {
+        let own = &mut self.threads[usize::from(thread)];
+        self.sum = self.sum.wrapping_sub(hash_of((thread, *own)));
+        *own = hash_of((*own, what));
+        self.sum = self.sum.wrapping_add(hash_of((thread, *own)));
     }
+}
 
-    fn store(&mut self, trace: &Trace, thread: usize, line: usize) {
-        let own = &mut self.stores[thread];
-        *own += 1;
-        let number = trace.lines[line].line.0;
-        let hash = &mut self.lines[line];
-        // A line without stores adds nothing: lines differ in when they are first used.
-        let before = if self.writers[line].1 == 0 { 0 } else { hash_of((number, hash.finish())) };
-        (thread, *own).hash(hash);
-        self.writers[line] = (thread as u16, *own);
-        let after = hash_of((number, hash.finish()));
-        self.sums[1] = self.sums[1].wrapping_sub(before).wrapping_add(after);
-        let mut known = self.now();
-        if self.shared[line] {
-            let count = &mut self.counts[thread];
-            known = known.wrapping_sub(hash_of((thread, *count)));
-            *count += 1;
-            known = known.wrapping_add(hash_of((thread, *count)));
+/// What a call did, as numbers that mean the same in every run.
+fn done(trace: &Trace, event: &Event) -> (u8, u64, u64) {
+    let line = |line: u32| trace.lines[line as usize].line.0;
+    let store = |store: u32| {
+        let store = &trace.stores[store as usize];
+        (store.at.bits(), store.new)
+    };
+    let (kind, (what, value)) = match event.kind {
+        Kind::Store { store: of } => (0, store(of)),
+        Kind::StoreNt { store: of } => (1, store(of)),
+        Kind::Locked { store: of } => (2, of.map_or((0, 0), store)),
+        Kind::Flush { line: of } => (3, (line(of), 0)),
+        Kind::WroteBack { line: of } => (4, (line(of), 0)),
+        Kind::Output { number } => (5, (number, 0)),
+        Kind::Grow { bytes } => (6, (bytes, 0)),
+        Kind::Order => (7, (0, 0)),
+        Kind::Drain => (8, (0, 0)),
+        Kind::Strand => (9, (0, 0)),
+        Kind::Join => (10, (0, 0)),
+        Kind::FlushElsewhere => (11, (0, 0)),
+        Kind::Failed => (13, (0, 0)),
+        Kind::Read { .. } | Kind::Sync { .. } => (12, (0, 0)),
+    };
+    (kind, what, value)
+}
+
+impl Images<'_> {
+    fn hash(&mut self, hasher: &mut FxHasher) {
+        let Walk { trace, state, point, pm_bytes, .. } = &self.walk;
+        pm_bytes.hash(hasher);
+        let mut sum = 0u64;
+        for ((log, cached), number) in trace.lines.iter().zip(&mut self.lines).zip(0..) {
+            let now = state.order.window(number);
+            if cached.0 != now {
+                *cached = (now, hash_of_line(log, now));
+            }
+            sum = sum.wrapping_add(cached.1);
         }
-        self.known.push(known);
+        sum.hash(hasher);
+        let name = |log: u32| {
+            let log = &trace.lines[log as usize];
+            (log.line.0, log.lane)
+        };
+        state.order.shape(name).hash(hasher);
+        if !trace.relocated.copied.is_empty() {
+            let bits = trace.relocated.before(point.event);
+            let bits = bits.into_values().flatten();
+            let bits = bits.map(|of| hash_of((of.word, of.bit, name(of.line), of.stores)));
+            bits.fold(0, u64::wrapping_add).hash(hasher);
+        }
     }
+}
+
+/// The words of the line after its durable stores, and its stores from there on.
+fn hash_of_line(log: &LineLog, (durable, stored): (u32, u32)) -> u64 {
+    if stored == 0 {
+        return 0;
+    }
+    let name = hash_of((log.line.0, log.lane));
+    let mut sum = 0u64;
+    for (word, values) in log.words.iter().enumerate() {
+        let known = values.partition_point(|(from, _)| *from <= durable);
+        let last = known.checked_sub(1).map(|last| (0, values[last].1));
+        let later = values[known..].iter().map(|(at, value)| (at - durable, *value));
+        for (at, value) in last.into_iter().chain(later.filter(|(at, _)| *at <= stored - durable)) {
+            sum = sum.wrapping_add(hash_of((name, word, at, value)));
+        }
+    }
+    sum
 }

@@ -272,6 +272,7 @@ where
         let (mut runs, mut random, made) = (0, 0, Cell::new(0));
         let mut failed = None;
         let tried = bounds.each_foreseen(
+            &models,
             base,
             &mut |later| crew.foresee(later),
             |schedule| {

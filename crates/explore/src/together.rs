@@ -12,10 +12,9 @@
 //!
 //! The threads are sequentially consistent: they have no store buffers.
 
-use crate::access::shared_word;
+use crate::access::{Users, shared_word};
 use crate::crash::Turn;
 use crate::crashed::CrashImage;
-use crate::interleavings::Users;
 use crate::options::Search;
 use crate::site::Site;
 use crate::waiting::{Read, Wait, Waiting};

@@ -121,19 +121,6 @@ impl Kind {
         }
     }
 
-    /// Whether it may make something durable, or is seen from outside.
-    pub(crate) fn is_fence(self) -> bool {
-        matches!(
-            self,
-            Kind::Order
-                | Kind::Join
-                | Kind::Drain
-                | Kind::Locked { .. }
-                | Kind::Output { .. }
-                | Kind::Grow { .. }
-        )
-    }
-
     /// The bytes of the pool, if the event made it longer.
     pub(crate) fn grown(self) -> Option<u64> {
         match self {

@@ -5,7 +5,7 @@
 //! store buffer ([`Visible`](crate::visible::Visible)), and non-temporal stores that stay in a
 //! write-combining buffer ([`Combining`](crate::combining::Combining)).
 
-use crate::access::{Access, FENCES, Met, shared_word};
+use crate::access::{FENCES, Met, Use, shared_word};
 use crate::combining::{Combined, CombinedStore};
 use crate::run::Shared;
 use crate::site::Site;
@@ -22,7 +22,10 @@ use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 
+mod noted;
 mod programs;
+
+use noted::load;
 
 /// One thread's handle on the recording memory.
 pub struct Traced<'a> {
@@ -111,27 +114,6 @@ impl<'a> Traced<'a> {
         }
     }
 
-    /// Records which word this call of the seam uses.
-    fn note_access(&self, at: Addr, writes: bool) {
-        self.note_access_behind(at, writes, 0..0);
-    }
-
-    /// As [`note_access`](Self::note_access), for a load that could be so far behind.
-    fn note_access_behind(&self, at: Addr, writes: bool, behind: Range<u32>) {
-        let shared = &*self.shared;
-        if shared.notes_accesses {
-            let call = shared.calls();
-            let (thread, word) = (self.thread as u16, shared_word(at));
-            let others = shared.others(self.thread);
-            let behind = (behind.start, behind.end);
-            let access = Access { call, thread, word, writes, others, behind };
-            let mut trace = shared.trace.borrow_mut();
-            trace.accesses.push(access);
-            let crossed = shared.crosses(self.thread, word).into_iter();
-            trace.crossed.extend(crossed.map(|store| Met { store, call }));
-        }
-    }
-
     /// Records that this call may change what a crash leaves, or is seen from outside.
     fn note_fence(&self) {
         self.note_full_fence();
@@ -142,7 +124,7 @@ impl<'a> Traced<'a> {
     fn note_full_fence(&self) {
         self.settle(None);
         self.owes.set(false);
-        self.note_access(FENCES, true);
+        self.note_access(FENCES, Use::Fence);
     }
 
     /// As above, of a locked instruction. One that leaves its word as it was may be what a loop
@@ -257,7 +239,8 @@ impl<'a> Traced<'a> {
 
     #[track_caller]
     fn store_now(&self, at: Addr, mask: u64, value: u64, part: Part) {
-        self.note_access(at, true);
+        let does = if self.non_temporal.get() { Use::StoreNt } else { Use::Store };
+        self.note_access(at, does);
         self.meet(at, false);
         let caller = self.site(Location::caller());
         if self.non_temporal.get() {
@@ -337,7 +320,8 @@ impl<'a> Traced<'a> {
         self.meet(at, false);
         let old = self.with_buffered(at, self.shared.region(at).load(at, Width::B8));
         let new = change(old);
-        self.note_access(at, new.is_some());
+        self.note_access(at, if new.is_some() { Use::Exchange } else { Use::Load });
+        self.note_returned(old);
         let Some(new) = new else {
             self.fail(at, old, caller);
             return old;
@@ -374,15 +358,18 @@ impl Memory for Traced<'_> {
     fn load_bits(&self, at: Addr, width: Width) -> u64 {
         self.step();
         let caller = self.site(Location::caller());
-        self.meet(at, false);
         let (shift, mask) = (at.offset() % 8 * 8, width.mask());
         let (bits, values) = self.shared.combining.borrow().buffered(self.thread, at);
         let value = if bits >> shift & mask == mask {
-            self.note_access(at, false);
+            self.meet(at, false);
+            self.note_access(at, Use::Load);
             values >> shift & mask
         } else {
             let (behind, older) = self.look_behind(at, caller);
-            self.note_access_behind(at, false, behind);
+            if older.is_none() {
+                self.meet(at, false);
+            }
+            self.note_access_behind(at, load(older), behind);
             let word = older.unwrap_or_else(|| {
                 self.look(at, caller);
                 let value = self.shared.region(at).load(at, width) | self.shared.told(at, width);
@@ -390,6 +377,7 @@ impl Memory for Traced<'_> {
             });
             (word & !bits | values) >> shift & mask
         };
+        self.note_returned(value);
         self.shared.note_repeat(self.thread, (at, value, caller), || self.pause.pause());
         value
     }
@@ -423,7 +411,7 @@ impl Memory for Traced<'_> {
             let end = at.offset().saturating_add(len);
             assert!(end <= self.shared.pm.bytes(), "flush of {len} bytes from {at}, past the pool");
             for line in lines_of(at, len) {
-                self.note_access(line.start(), true);
+                self.note_access(line.start(), Use::Flush);
                 self.meet(line.start(), true);
                 let line = self.shared.trace.borrow_mut().line(line);
                 self.note(Kind::Flush { line });
@@ -504,7 +492,7 @@ impl Space for &Traced<'_> {
         self.note_fence();
         let part = self.shared.writes.of_words(len as usize / 8);
         for line in lines_of(at, len) {
-            self.note_access(line.start(), true);
+            self.note_access(line.start(), Use::Store);
             for word in each(line.start(), LINE_BYTES as usize / 8) {
                 let mut trace = self.shared.trace.borrow_mut();
                 let zero = (word, u64::MAX, 0);
@@ -544,12 +532,12 @@ impl RelocationUnit for &Traced<'_> {
         let caller = self.site(Location::caller());
         for line in lines_of(to, len) {
             self.step();
-            self.note_access(line.start(), true);
+            self.note_access(line.start(), Use::Store);
             let start = line.start().max(to);
             let end = line.start().plus(LINE_BYTES).min(to.plus(len));
             for at in (start.bits()..end.bits()).step_by(8).map(Addr::from_bits) {
                 let source = from.plus(at.bits() - to.bits());
-                self.note_access(source, false);
+                self.note_access(source, Use::Load);
                 self.note_read(source, caller);
                 let mut trace = self.shared.trace.borrow_mut();
                 let word = self.shared.region(source).load(source, Width::B8);

@@ -13,6 +13,8 @@
 
 use crate::words::LineIndex;
 
+mod shape;
+
 pub(crate) type NodeId = u32;
 
 /// How many of the stores of each line are in an image; lines past the end have none.

@@ -3,6 +3,7 @@
 //! machine knows it.
 
 use super::{Traced, each};
+use crate::access::Use;
 use crate::site::Site;
 use crate::trace::{Kind, Trace};
 use crate::wide::Part;
@@ -55,7 +56,7 @@ impl Traced<'_> {
     pub fn write_line(&self, at: Addr, from: [u64; LINE_BYTES as usize / 8]) {
         self.step();
         let (part, caller) = (self.shared.writes.whole(), self.site(Location::caller()));
-        self.note_access(at, true);
+        self.note_access(at, Use::StoreNt);
         for (at, value) in each(at, from.len()).zip(from) {
             self.meet(at, false);
             self.store_nt((at, u64::MAX, value), part, caller);
@@ -79,7 +80,12 @@ impl Traced<'_> {
     #[track_caller]
     pub fn unlock(&self, at: Addr, words: usize, new: Option<[u64; 2]>) {
         let caller = self.site(Location::caller());
-        each(at, words).for_each(|word| self.note_access(word, new.is_some()));
+        let does = if new.is_some() { Use::Exchange } else { Use::Load };
+        for word in each(at, words) {
+            self.note_access(word, does);
+            let newest = self.shared.region(word).load(word, Width::B8);
+            self.note_returned(self.with_buffered(word, newest));
+        }
         let Some(new) = new else {
             each(at, words).skip(1).for_each(|word| self.look(word, caller));
             let found = self.with_buffered(at, self.shared.region(at).load(at, Width::B8));
@@ -108,10 +114,12 @@ impl Traced<'_> {
     #[track_caller]
     pub fn look_at_queue(&self, at: Addr) -> u64 {
         self.step();
-        self.note_access(at, true);
+        self.note_access(at, Use::Queue);
         self.meet(at, false);
         self.look(at, self.site(Location::caller()));
-        self.shared.region(at).load(at, Width::B8)
+        let value = self.shared.region(at).load(at, Width::B8);
+        self.note_returned(value);
+        value
     }
 
     /// Waits until all earlier stores are visible, and all earlier loads are complete (`mfence`).

@@ -84,11 +84,7 @@ fn hand_over(keeper: &UnixStream) -> io::Result<()> {
 }
 
 /// Waits until the program has ended, or must end, and answers for its files.
-fn watch(
-    program: pid_t,
-    signals: &sigset_t,
-    mut told: Option<(Told, Elsewhere)>,
-) -> ! {
+fn watch(program: pid_t, signals: &sigset_t, mut told: Option<(Told, Elsewhere)>) -> ! {
     // SAFETY: makes a file that is read where signals come.
     let come = unsafe { libc::signalfd(-1, signals, libc::SFD_CLOEXEC) };
     close_all_but(&[come, told.as_ref().map_or(come, |(told, _)| told.as_raw_fd())]);
