@@ -43,6 +43,11 @@ pub(crate) enum Use {
 }
 
 impl Use {
+    /// A load, which was to return an older value if one is given.
+    pub(crate) fn of_load(older: Option<u64>) -> Use {
+        older.map_or(Use::Load, |_| Use::LoadOlder)
+    }
+
     /// Whether calls of other threads that use the same depend on it.
     pub(crate) fn changes(self) -> bool {
         !matches!(self, Use::Load | Use::LoadOlder | Use::Flush)

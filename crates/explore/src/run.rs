@@ -8,7 +8,7 @@
 //! bounded; one that only repeats what it reads waits for another thread
 //! ([`Waiting`](crate::waiting::Waiting)).
 
-use crate::access::Handover;
+use crate::access::{Access, Handover, Met, Use, shared_word};
 use crate::combining::Combining;
 use crate::dispatch::{Dispatcher, Turn};
 use crate::guard::guarded;
@@ -25,6 +25,7 @@ use seawall_fiber::Fiber;
 use seawall_memory::relocation::Relocation;
 use seawall_memory::{Addr, Width};
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::thread::panicking;
 
 /// Why a run has no trace.
@@ -62,7 +63,7 @@ pub enum RunError {
 }
 
 /// A write of several words that a thread is making: its first call, and its words as
-/// [`shared_word`](crate::access::shared_word) has them.
+/// [`shared_word`] has them.
 type UnderWay = (u64, Vec<u64>);
 
 /// What the threads of a run share.
@@ -276,6 +277,30 @@ impl Shared {
     pub(crate) fn others(&self, thread: usize) -> u64 {
         let others = (0..self.threads()).filter(|&other| other != thread && self.is_ready(other));
         others.fold(0, |bits, other| bits | 1 << other)
+    }
+
+    /// Records which word this call of the seam uses, and how far behind the newest store it could
+    /// be if it is a load.
+    pub(crate) fn note_access(&self, thread: usize, at: Addr, does: Use, behind: Range<u32>) {
+        if self.notes_accesses {
+            let (call, word, others) = (self.calls(), at.bits() / 8, self.others(thread));
+            let crossed = self.crosses(thread, shared_word(at));
+            let (thread, behind) = (thread as u16, (behind.start, behind.end));
+            let mut trace = self.trace.borrow_mut();
+            let (returned, events) = (None, trace.events.len() as u32);
+            let access = Access { call, thread, word, does, returned, events, others, behind };
+            trace.accesses.push(access);
+            trace.crossed.extend(crossed.into_iter().map(|store| Met { store, call }));
+        }
+    }
+
+    /// Records what the access that was noted last returned.
+    pub(crate) fn note_returned(&self, value: u64) {
+        if self.notes_accesses
+            && let Some(last) = self.trace.borrow_mut().accesses.last_mut()
+        {
+            last.returned = Some(value);
+        }
     }
 
     fn note_handover(&self, ready: &[usize], to: usize) {

@@ -22,10 +22,7 @@ use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 
-mod noted;
 mod programs;
-
-use noted::load;
 
 /// One thread's handle on the recording memory.
 pub struct Traced<'a> {
@@ -112,6 +109,11 @@ impl<'a> Traced<'a> {
             let met = met.into_iter().map(|store| Met { store, call: shared.calls() });
             shared.trace.borrow_mut().met.extend(met);
         }
+    }
+
+    /// Records which word this call of the seam uses.
+    fn note_access(&self, at: Addr, does: Use) {
+        self.shared.note_access(self.thread, at, does, 0..0);
     }
 
     /// Records that this call may change what a crash leaves, or is seen from outside.
@@ -321,7 +323,7 @@ impl<'a> Traced<'a> {
         let old = self.with_buffered(at, self.shared.region(at).load(at, Width::B8));
         let new = change(old);
         self.note_access(at, if new.is_some() { Use::Exchange } else { Use::Load });
-        self.note_returned(old);
+        self.shared.note_returned(old);
         let Some(new) = new else {
             self.fail(at, old, caller);
             return old;
@@ -369,7 +371,7 @@ impl Memory for Traced<'_> {
             if older.is_none() {
                 self.meet(at, false);
             }
-            self.note_access_behind(at, load(older), behind);
+            self.shared.note_access(self.thread, at, Use::of_load(older), behind);
             let word = older.unwrap_or_else(|| {
                 self.look(at, caller);
                 let value = self.shared.region(at).load(at, width) | self.shared.told(at, width);
@@ -377,7 +379,7 @@ impl Memory for Traced<'_> {
             });
             (word & !bits | values) >> shift & mask
         };
-        self.note_returned(value);
+        self.shared.note_returned(value);
         self.shared.note_repeat(self.thread, (at, value, caller), || self.pause.pause());
         value
     }

@@ -84,7 +84,7 @@ impl Traced<'_> {
         for word in each(at, words) {
             self.note_access(word, does);
             let newest = self.shared.region(word).load(word, Width::B8);
-            self.note_returned(self.with_buffered(word, newest));
+            self.shared.note_returned(self.with_buffered(word, newest));
         }
         let Some(new) = new else {
             each(at, words).skip(1).for_each(|word| self.look(word, caller));
@@ -118,7 +118,7 @@ impl Traced<'_> {
         self.meet(at, false);
         self.look(at, self.site(Location::caller()));
         let value = self.shared.region(at).load(at, Width::B8);
-        self.note_returned(value);
+        self.shared.note_returned(value);
         value
     }
 
