@@ -84,8 +84,8 @@ impl Access {
     }
 }
 
-/// A non-temporal store that another thread met, and that could have stayed in its buffer longer; or
-/// a write of several words that another thread met when it had only begun.
+/// A non-temporal store that another thread met, and that could have stayed in its buffer longer;
+/// or a write of several words that another thread met when it had only begun.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Met {
     /// The call of the store, or the first of the write, and the one that met it.

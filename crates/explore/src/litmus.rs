@@ -44,10 +44,10 @@
 //!
 //! Under `px86` and `eadr` threads see memory as x86-TSO has it, and `PB` and `DF` are an `SF`.
 //! Under the others memory is sequentially consistent, `CO` and `CF` do nothing, `SF` and `MF` are
-//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store, as an `M64` is, of a
-//! line. `NS` has a meaning under `strand` only; `JS` is a `PB` for all strands there, and a plain `PB` elsewhere.
-//! Under `px86` and `eadr` a register counts as read when the thread's earlier stores and flushes
-//! have taken effect, as no observer can learn of it before.
+//! a `PB`, a locked operation is a load and a store, and an `NT` is a plain store, as an `M64` is,
+//! of a line. `NS` has a meaning under `strand` only; `JS` is a `PB` for all strands there, and a
+//! plain `PB` elsewhere. Under `px86` and `eadr` a register counts as read when the thread's
+//! earlier stores and flushes have taken effect, as no observer can learn of it before.
 //!
 //! Sources in short: P20 = Px86, Raad et al., POPL'20; C21 = Cho et al., PLDI'21; KL21 = Khyzha and
 //! Lahav, POPL'21; PEL = Pelley et al., ISCA'14; LB = Joshi et al., MICRO'15; HOPS = Nalli et al.,

@@ -72,7 +72,8 @@ impl Way<'_> {
         let is_failed = |event: &&Event| event.kind == Kind::Failed && event.thread == flush.thread;
         match after.into_iter().find(is_failed) {
             Some(failed) => format!(
-                "{begun} (the compare-and-exchange at {} failed, and is taken to complete no flush)",
+                "{begun} (the compare-and-exchange at {} failed, and is taken to complete no \
+                 flush)",
                 place(failed)
             ),
             None => begun,

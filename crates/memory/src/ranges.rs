@@ -40,9 +40,9 @@ pub(crate) fn write_nt<M: Memory>(memory: &M, at: Addr, from: &[u8]) {
     memory.flush(at, from.len() as u64);
 }
 
-/// The accesses of a write of these bytes at `at`, in address order: whole words, and at the ends the
-/// widest aligned accesses that fit. Each is the address of its aligned word, the bits of it that are
-/// written, and their values.
+/// The accesses of a write of these bytes at `at`, in address order: whole words, and at the ends
+/// the widest aligned accesses that fit. Each is the address of its aligned word, the bits of it
+/// that are written, and their values.
 pub fn pieces_of(at: Addr, bytes: &[u8]) -> impl Iterator<Item = (Addr, u64, u64)> {
     pieces(at, bytes.len()).map(|(at, width, range)| {
         let mut value = [0; 8];
@@ -85,9 +85,10 @@ mod tests {
             for (at, mask, value) in pieces_of(Addr::pm(offset as u64), &bytes) {
                 let at = at.offset() as usize;
                 assert!(at.is_multiple_of(8));
-                for (n, (mask, value)) in mask.to_le_bytes().iter().zip(value.to_le_bytes()).enumerate() {
+                let bytes = mask.to_le_bytes().into_iter().zip(value.to_le_bytes());
+                for (n, (mask, value)) in bytes.enumerate() {
                     let is_free = found[at + n] == 0;
-                    assert!(if *mask == 0xff { is_free } else { *mask == 0 && value == 0 });
+                    assert!(if mask == 0xff { is_free } else { mask == 0 && value == 0 });
                     found[at + n] |= value;
                 }
             }

@@ -136,9 +136,9 @@ seam! {
         /// load of its own.
         fn load_line(&self, at: Addr) -> [u64; LINE_BYTES as usize / 8];
 
-        /// Writes `from` at `at`, of any alignment; a crash may keep any of its words of 8 bytes. What
-        /// is not a whole word, at its ends, is written by the widest aligned accesses that fit, in
-        /// order of address.
+        /// Writes `from` at `at`, of any alignment; a crash may keep any of its words of 8 bytes.
+        /// What is not a whole word, at its ends, is written by the widest aligned accesses that
+        /// fit, in order of address.
         fn write(&self, at: Addr, from: &[u8]);
 
         /// Writes `from` at `at` past the caches where the machine can (`movnti`): needs no

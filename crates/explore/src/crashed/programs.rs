@@ -1,5 +1,5 @@
-//! The memory of a recovery that is a compiled program: it runs elsewhere, on the words that it would
-//! read here, and what it did is then done here.
+//! The memory of a recovery that is a compiled program: it runs elsewhere, on the words that it
+//! would read here, and what it did is then done here.
 
 use super::{CrashImage, Prefer};
 use crate::site::Site;

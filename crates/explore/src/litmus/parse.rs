@@ -21,7 +21,8 @@ pub const COLUMNS_MAX: usize = 12;
 pub const WIDE_MAX: usize = 4;
 
 const KEYS: &str = "title, source, note, thread, memory, question";
-const INSTRUCTIONS: &str = "W x v, W2 x.a x.b v, NT x v, M64 x v, R x r, FAA x n [r], CAS x old new r, \
+const INSTRUCTIONS: &str = "W x v, W2 x.a x.b v, NT x v, M64 x v, R x r, \
+                            FAA x n [r], CAS x old new r, \
                             CO x, CF x, SF, MF, PB, DF, NS, JS, IF r v";
 
 /// Why a litmus file cannot be used.

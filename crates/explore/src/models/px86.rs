@@ -14,8 +14,8 @@
 //!   the words of its line persist on their own, and only the other stores of the line are ordered
 //!   among each other, and before it. A load by the same thread orders nothing.
 //! - A locked operation that fails waits until the thread's earlier stores are visible, as every
-//!   locked one does, but pays no debts, as in PLDI'21. (Taken as a fence for write-backs too, which
-//!   the vendor's manual suggests, fewer images would be allowed.)
+//!   locked one does, but pays no debts, as in PLDI'21. (Taken as a fence for write-backs too,
+//!   which the vendor's manual suggests, fewer images would be allowed.)
 //!
 //! So a line may keep any number of its stores between what is durable and what was stored.
 

@@ -1,8 +1,8 @@
 //! Strict persistency (Pelley, Chen, Wenisch, ISCA'14).
 //!
 //! Persist order is memory order, and a store is visible only after the one before it is durable:
-//! a crash leaves memory as it was at that moment, and of a write that is wider than a word, and was
-//! being made, any words. Visibility is sequentially consistent.
+//! a crash leaves memory as it was at that moment, and of a write that is wider than a word, and
+//! was being made, any words. Visibility is sequentially consistent.
 
 use super::lanes::Flight;
 use super::order::{NodeId, PersistOrder};

@@ -1,6 +1,6 @@
-//! The machine that records, for compiled programs: their locked instructions run on the host between
-//! two calls, their stores may cover any bytes of any words, and their memory has contents before the
-//! machine knows it.
+//! The machine that records, for compiled programs: their locked instructions run on the host
+//! between two calls, their stores may cover any bytes of any words, and their memory has contents
+//! before the machine knows it.
 
 use super::{Traced, each};
 use crate::access::Use;

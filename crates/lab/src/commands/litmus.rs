@@ -188,10 +188,10 @@ impl LitmusPlan {
                 is_sc: !matches!(model, Model::Px86 | Model::Eadr),
                 seed: self.seed,
             };
-            // What an enumeration that was cut did not reach is not forbidden. Hardware that follows
-            // stores has none of a whole line.
-            let has_line =
-                test.threads.iter().flatten().any(|s| matches!(s, Instruction::Line(..)));
+            // What an enumeration that was cut did not reach is not forbidden. Hardware that
+            // follows stores has none of a whole line.
+            let is_line = |step: &Instruction| matches!(step, Instruction::Line(..));
+            let has_line = test.threads.iter().flatten().any(is_line);
             let crashes = match *is_all && !(pair.is_sc && has_line) {
                 true => pair.run(self.crashes, stop),
                 false => Ok(Default::default()),

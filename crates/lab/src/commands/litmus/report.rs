@@ -311,8 +311,8 @@ impl LitmusReport {
         text += "\nA: a crash may leave what is asked for, F: it may not; !: the file says \
                  otherwise; ?: cut, there may be more\n";
         if !self.designs.is_empty() {
-            text += "ok: a design left only what its model allows, BAD: it did not, -: it has no such \
-                     store, or the set of its model was cut\n";
+            text += "ok: a design left only what its model allows, BAD: it did not, -: it has no \
+                     such store, or the set of its model was cut\n";
         }
         text.push('\n');
         self.models.iter().enumerate().for_each(|(at, model)| text += &self.of_model(at, *model));
