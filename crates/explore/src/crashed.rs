@@ -27,8 +27,6 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::thread::panicking;
 
-mod programs;
-
 /// The choice among the possible values of a word that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Prefer {
@@ -41,7 +39,7 @@ pub(crate) enum Prefer {
 /// Persistent memory as a crash can have left it, with fresh, zeroed DRAM, for one thread; or, with
 /// [`together`](CrashImage::together), for several.
 pub struct CrashImage {
-    start: Words,
+    pub(crate) start: Words,
     origin: Arc<[u8]>,
     dram: Words,
     dram_used: RefCell<Vec<u32>>,
@@ -49,27 +47,27 @@ pub struct CrashImage {
     limit: u64,
     open: RefCell<Open>,
     /// Whether some layer can have stored to a line, for each line.
-    varies: Box<[Cell<bool>]>,
+    pub(crate) varies: Box<[Cell<bool>]>,
     /// The pass in which a word was decided, and its value.
-    decided: Box<[Cell<(u32, u64)>]>,
-    pass: Cell<u32>,
+    pub(crate) decided: Box<[Cell<(u32, u64)>]>,
+    pub(crate) pass: Cell<u32>,
     /// The decisions of this pass, beyond those that it started with.
     reads: RefCell<Vec<(u32, u64)>>,
-    prefer: Cell<Prefer>,
+    pub(crate) prefer: Cell<Prefer>,
     recording: RefCell<Trace>,
     records: Cell<bool>,
     /// Whether it stores past the caches at the moment.
-    non_temporal: Cell<bool>,
+    pub(crate) non_temporal: Cell<bool>,
     /// What it stores at the moment is a piece of this.
-    part: Cell<Part>,
-    writes: Writes,
+    pub(crate) part: Cell<Part>,
+    pub(crate) writes: Writes,
     /// Whether recovery has ever read persistent memory.
     has_read: Cell<bool>,
     /// What recovery does, if that is wanted.
     log: RefCell<Vec<Access>>,
     logs: Cell<bool>,
     /// The instruction that accesses memory, if recovery is a compiled program.
-    instruction: Cell<Option<Site>>,
+    pub(crate) instruction: Cell<Option<Site>>,
     /// Its threads, if it runs several.
     together: RefCell<Together>,
     has_several: Cell<bool>,
@@ -145,7 +143,7 @@ impl CrashImage {
         log.push(Access { thread, did, place });
     }
 
-    fn site(&self, caller: &'static Location<'static>) -> Site {
+    pub(crate) fn site(&self, caller: &'static Location<'static>) -> Site {
         self.instruction.get().unwrap_or(Site::Call(caller))
     }
 
@@ -315,7 +313,7 @@ impl CrashImage {
     }
 
     #[inline]
-    fn step(&self) {
+    pub(crate) fn step(&self) {
         let left = self.steps.get();
         // What is dropped in a panic may access memory, too.
         let is_over = left == 0 && !panicking();
@@ -353,7 +351,7 @@ impl CrashImage {
         chosen.value
     }
 
-    fn note(&self, kind: Kind, at: Site) {
+    pub(crate) fn note(&self, kind: Kind, at: Site) {
         if self.records.get() {
             let thread = self.together.borrow().running as u16;
             self.recording.borrow_mut().events.push(Event { thread, operation: 0, kind, at });
@@ -394,7 +392,7 @@ impl CrashImage {
 
     /// Stores the bits of a mask, of an aligned word.
     #[track_caller]
-    fn put_bits(&self, at: Addr, mask: u64, value: u64) {
+    pub(crate) fn put_bits(&self, at: Addr, mask: u64, value: u64) {
         self.step();
         if at.is_pm() { self.put(at, mask, value, false) } else { self.put_dram(at, mask, value) }
     }

@@ -22,21 +22,17 @@ use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 
-mod programs;
-
 /// One thread's handle on the recording memory.
 pub struct Traced<'a> {
-    shared: Rc<Shared>,
-    thread: usize,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) thread: usize,
     /// Whether it stores past the caches at the moment.
     non_temporal: Cell<bool>,
     /// What it stores at the moment is a piece of this.
-    part: Cell<Part>,
-    /// Whether a fence has something to complete.
-    owes: Cell<bool>,
+    pub(crate) part: Cell<Part>,
     /// The instruction that calls, of a compiled program.
-    instruction: Cell<Option<Site>>,
-    pause: &'a Pause<'a>,
+    pub(crate) instruction: Cell<Option<Site>>,
+    pub(crate) pause: &'a Pause<'a>,
 }
 
 impl<'a> Traced<'a> {
@@ -46,19 +42,18 @@ impl<'a> Traced<'a> {
             thread,
             non_temporal: Cell::new(false),
             part: Cell::new(Part::Alone),
-            owes: Cell::new(false),
             instruction: Cell::new(None),
             pause,
         }
     }
 
     /// The place of a call: of the instruction that makes it, if a compiled program does.
-    fn site(&self, caller: &'static Location<'static>) -> Site {
+    pub(crate) fn site(&self, caller: &'static Location<'static>) -> Site {
         self.instruction.get().unwrap_or(Site::Call(caller))
     }
 
     /// Counts a seam call, after other threads have run if it is their turn.
-    fn step(&self) {
+    pub(crate) fn step(&self) {
         self.shared.step(|| self.pause.pause());
         let mut combining = self.shared.combining.borrow_mut();
         if !combining.is_empty() {
@@ -88,7 +83,7 @@ impl<'a> Traced<'a> {
 
     /// The word as the thread sees it, of which memory has this: what its buffer of non-temporal
     /// stores holds of the word is newer.
-    fn with_buffered(&self, at: Addr, word: u64) -> u64 {
+    pub(crate) fn with_buffered(&self, at: Addr, word: u64) -> u64 {
         let combining = self.shared.combining.borrow();
         if combining.is_empty() {
             return word;
@@ -98,7 +93,7 @@ impl<'a> Traced<'a> {
     }
 
     /// This call meets the non-temporal stores of other threads.
-    fn meet(&self, at: Addr, is_flush: bool) {
+    pub(crate) fn meet(&self, at: Addr, is_flush: bool) {
         let shared = &*self.shared;
         let mut combining = shared.combining.borrow_mut();
         if combining.is_empty() {
@@ -112,7 +107,7 @@ impl<'a> Traced<'a> {
     }
 
     /// Records which word this call of the seam uses.
-    fn note_access(&self, at: Addr, does: Use) {
+    pub(crate) fn note_access(&self, at: Addr, does: Use) {
         self.shared.note_access(self.thread, at, does, 0..0);
     }
 
@@ -123,29 +118,24 @@ impl<'a> Traced<'a> {
     }
 
     /// As above, of a fence that a loop may have which waits for another thread.
-    fn note_full_fence(&self) {
+    pub(crate) fn note_full_fence(&self) {
         self.settle(None);
-        self.owes.set(false);
         self.note_access(FENCES, Use::Fence);
     }
 
-    /// As above, of a locked instruction. One that leaves its word as it was may be what a loop
-    /// waits with, again and again: it counts as a fence where it completes something.
-    fn note_locked(&self, changes: bool) {
-        match changes {
-            true => self.note_fence(),
-            false if self.owes.get() => self.note_full_fence(),
-            false => self.settle(None),
-        }
+    /// As above, of a locked instruction: what the thread flushes afterwards may cover all that is
+    /// stored by now. One that leaves its word as it was may be what a loop waits with.
+    pub(crate) fn note_locked(&self, changes: bool) {
+        if changes { self.note_fence() } else { self.note_full_fence() }
     }
 
-    fn event(&self, trace: &mut Trace, kind: Kind, at: Site) {
+    pub(crate) fn event(&self, trace: &mut Trace, kind: Kind, at: Site) {
         let operation = self.shared.operation[self.thread].get();
         trace.events.push(Event { thread: self.thread as u16, operation, kind, at });
     }
 
     #[track_caller]
-    fn note(&self, kind: Kind) {
+    pub(crate) fn note(&self, kind: Kind) {
         self.event(&mut self.shared.trace.borrow_mut(), kind, self.site(Location::caller()));
     }
 
@@ -192,7 +182,7 @@ impl<'a> Traced<'a> {
     }
 
     /// Notes that the thread reads the newest store to the word.
-    fn look(&self, at: Addr, caller: Site) {
+    pub(crate) fn look(&self, at: Addr, caller: Site) {
         if self.shared.notes_loads && at.is_pm() {
             let mut trace = self.shared.trace.borrow_mut();
             let (line, word) = (trace.line(at.line()), (at.offset() / 8) as u32);
@@ -205,8 +195,7 @@ impl<'a> Traced<'a> {
     }
 
     /// Stores these bits of an aligned word past the caches.
-    fn store_nt(&self, (at, mask, value): (Addr, u64, u64), part: Part, caller: Site) {
-        self.owes.set(true);
+    pub(crate) fn store_nt(&self, (at, mask, value): (Addr, u64, u64), part: Part, caller: Site) {
         let (thread, operation) = (self.thread, self.shared.operation[self.thread].get());
         let store = CombinedStore { thread, operation, at, mask, value, part, caller };
         let leaving = self.shared.combining.borrow_mut().store(self.shared.calls(), store);
@@ -215,14 +204,14 @@ impl<'a> Traced<'a> {
 
     /// Stores these bits of an aligned word, as a piece of a write.
     #[track_caller]
-    fn store_part(&self, at: Addr, mask: u64, value: u64, part: Part) {
+    pub(crate) fn store_part(&self, at: Addr, mask: u64, value: u64, part: Part) {
         self.step();
         self.store_now(at, mask, value, part);
     }
 
     /// Makes a write of these words, whose pieces have no order.
     #[track_caller]
-    fn store_pieces(&self, mut pieces: Vec<(Addr, u64, u64)>, part: Part) {
+    pub(crate) fn store_pieces(&self, mut pieces: Vec<(Addr, u64, u64)>, part: Part) {
         let shared = &*self.shared;
         for number in 0..pieces.len() {
             self.step();
@@ -268,7 +257,7 @@ impl<'a> Traced<'a> {
     /// Stores these bits of an aligned word, as a piece of a write; returns the number of the store
     /// if it was to persistent memory.
     #[track_caller]
-    fn put_by(
+    pub(crate) fn put_by(
         &self,
         thread: usize,
         trace: &mut Trace,
@@ -304,9 +293,10 @@ impl<'a> Traced<'a> {
 
     /// A compare-and-exchange has found this word, and failed: it is a load that earlier stores of
     /// the thread do not wait behind.
-    fn fail(&self, at: Addr, found: u64, caller: Site) {
+    pub(crate) fn fail(&self, at: Addr, found: u64, caller: Site) {
         self.look(at, caller);
         if self.shared.notes_failed {
+            self.note_access(FENCES, Use::Fence);
             self.event(&mut self.shared.trace.borrow_mut(), Kind::Failed, caller);
         }
         if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {
@@ -343,7 +333,7 @@ impl<'a> Traced<'a> {
     }
 }
 
-fn each(at: Addr, words: usize) -> impl Iterator<Item = Addr> {
+pub(crate) fn each(at: Addr, words: usize) -> impl Iterator<Item = Addr> {
     (0..words as u64).map(move |word| at.plus(8 * word))
 }
 
@@ -409,7 +399,6 @@ impl Memory for Traced<'_> {
         if !at.is_pm() {
             self.note(Kind::FlushElsewhere);
         } else if len > 0 {
-            self.owes.set(true);
             let end = at.offset().saturating_add(len);
             assert!(end <= self.shared.pm.bytes(), "flush of {len} bytes from {at}, past the pool");
             for line in lines_of(at, len) {

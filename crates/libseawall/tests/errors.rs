@@ -36,7 +36,8 @@ fn ended(mut child: Child) -> Option<std::process::ExitStatus> {
 /// What `damage.c` ends with when a map that it has found sound cannot be read.
 const NOT_READ: i32 = 3;
 
-/// Uses a copy of the file with changed bytes, without a panic that the library catches; gives whether it has ended in time.
+/// Uses a copy of the file with changed bytes, without a panic that the library catches; gives
+/// whether it has ended in time.
 fn use_damaged(program: &Program, whole: &[u8], seed: u64, words: &[&str]) -> bool {
     let folder = pools();
     let pool = pool_in(&folder);

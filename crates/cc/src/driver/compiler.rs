@@ -68,8 +68,8 @@ impl Compiler {
     /// Why programs of another C library have no code for the machines of seawall.
     pub(super) fn refuse_other_library(&self) -> String {
         format!(
-            "`{}` builds for another C library than glibc, whose parts the machines of seawall stand \
-             for: name a compiler for glibc in {}",
+            "`{}` builds for another C library than glibc, whose parts the machines of seawall \
+             stand for: name a compiler for glibc in {}",
             self.words.join(" "),
             self.variable
         )

@@ -209,6 +209,21 @@ impl Machine {
         self.state.follow(Step { thread: thread as u16, act });
     }
 
+    /// The next instruction of the thread loads: the value, and the register that has it.
+    fn take_load(
+        &mut self,
+        Move { thread, kind, .. }: Move,
+        step: Instruction,
+    ) -> (Value, Register) {
+        let (at, into) = match step {
+            Instruction::Read(at, into) | Instruction::Exchange { at, into, .. } => (at, into),
+            _ => unreachable!("only these load"),
+        };
+        let value = self.load(thread, at, kind);
+        self.set(into, value);
+        (value, into)
+    }
+
     fn set(&mut self, register: Register, value: Value) {
         self.registers[usize::from(register.0)] = Some(value);
     }
@@ -404,12 +419,7 @@ impl Walk<'_> {
         after.next[thread] += 1;
         let mut brings = false;
         if let Kind::Load(_) | Kind::Forward | Kind::Fail = one.kind {
-            let (at, into) = match step {
-                Instruction::Read(at, into) | Instruction::Exchange { at, into, .. } => (at, into),
-                _ => unreachable!("only these load"),
-            };
-            let value = after.load(thread, at, one.kind);
-            after.set(into, value);
+            let (value, into) = after.take_load(one, step);
             taken.read = Some(value);
             brings = self.test.columns.contains(&Column::Register(into));
             return (after, taken, brings);

@@ -2,10 +2,10 @@
 //! between two calls, their stores may cover any bytes of any words, and their memory has contents
 //! before the machine knows it.
 
-use super::{Traced, each};
 use crate::access::Use;
 use crate::site::Site;
 use crate::trace::{Kind, Trace};
+use crate::traced::{Traced, each};
 use crate::wide::Part;
 use seawall_memory::{Addr, LINE_BYTES, Width};
 use std::panic::Location;

@@ -1,7 +1,7 @@
 //! The memory of a recovery that is a compiled program: it runs elsewhere, on the words that it
 //! would read here, and what it did is then done here.
 
-use super::{CrashImage, Prefer};
+use crate::crashed::{CrashImage, Prefer};
 use crate::site::Site;
 use crate::wide::Part;
 use seawall_memory::{Addr, LINE_BYTES};
