@@ -503,27 +503,6 @@ fn what_must_be_complete_and_is_not_has_exit_code_1() {
 }
 
 #[test]
-fn the_version_and_each_record_name_the_commit() {
-    let said = run(0, &["--version"]);
-    let version = said.trim().strip_prefix("seawall ").expect("the name goes before it");
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("out.json");
-    run(0, &[&SMALL[..], &["--designs", "eadr", "--json", json.to_str().unwrap()]].concat());
-    let records = fs::read_to_string(json).unwrap();
-    assert!(records.lines().count() > 0);
-    for line in records.lines() {
-        assert!(line.contains(&format!("\"version\":\"{version}\"")), "{line}");
-    }
-    let mut git = Command::new("git");
-    git.args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    if let Some(head) = git.output().ok().filter(|output| output.status.success()) {
-        let commit = version.split_once('+').expect("this is a checkout").1;
-        let commit = commit.trim_end_matches(".changed");
-        assert!(commit.len() >= 12 && text(&head.stdout).starts_with(commit), "{version}");
-    }
-}
-
-#[test]
 fn figures_are_listed_and_printed_beside_the_papers() {
     let list = run(0, &["reproduce", "--list"]);
     for name in ["micro15-fig11", "micro15-fig12", "micro15-flush"] {

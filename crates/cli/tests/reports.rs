@@ -213,3 +213,24 @@ fn a_report_of_a_figure_says_how_to_repeat_it() {
     assert!(!report.html.contains("</script><b>"), "the title is text");
     assert!(Path::new(&folder.at("page.html")).exists());
 }
+
+#[test]
+fn the_version_and_each_record_name_the_commit() {
+    let folder = Folder::new();
+    let text = |output: Output| String::from_utf8(output.stdout).unwrap();
+    let said = text(folder.seawall("--version"));
+    let version = said.trim().strip_prefix("seawall ").expect("the name goes before it");
+    folder.seawall("compare -w sps -d eadr --ops 20 --entries 64 --json out.json");
+    let records = fs::read_to_string(folder.at("out.json")).unwrap();
+    assert!(records.lines().count() > 0);
+    for line in records.lines() {
+        assert!(line.contains(&format!("\"version\":\"{version}\"")), "{line}");
+    }
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if let Some(head) = git.output().ok().filter(|output| output.status.success()) {
+        let commit = version.split_once('+').expect("this is a checkout").1;
+        let commit = commit.trim_end_matches(".changed");
+        assert!(commit.len() >= 12 && text(head).starts_with(commit), "{version}");
+    }
+}
