@@ -480,29 +480,6 @@ fn a_file_that_is_no_pool_of_ours_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn exploring_finds_nothing_unless_the_structure_is_broken() {
-    let quick = ["explore", "hash", "--ops", "3", "--budget", "3000"];
-    let fine = run(0, &quick);
-    assert!(fine.contains("px86") && fine.contains("bep"), "{fine}");
-    let found = run(1, &["explore", "hash", "--broken"]);
-    let command = found.lines().find_map(|line| line.trim().strip_prefix("replay: seawall "));
-    let command: Vec<&str> = command.expect("a command").split(' ').collect();
-    assert!(run(1, &command).contains("FAILS"));
-}
-
-#[test]
-fn what_must_be_complete_and_is_not_has_exit_code_1() {
-    let all = ["explore", "queue", "--ops", "3", "--model", "px86"];
-    let required = |more: &[&'static str]| [&all[..], more, &["--require-complete"]].concat();
-    assert!(run(0, &required(&[])).contains("complete: "));
-    let part = ["--budget", "3"];
-    assert!(run(0, &[&all[..], &part].concat()).contains("not complete"));
-    let short = run(1, &required(&part));
-    assert!(short.contains("not all: --require-complete"), "{short}");
-    refuses(&required(&["--shard", "1/2"]), &["--require-complete", "--shard"]);
-}
-
-#[test]
 fn figures_are_listed_and_printed_beside_the_papers() {
     let list = run(0, &["reproduce", "--list"]);
     for name in ["micro15-fig11", "micro15-fig12", "micro15-flush"] {
