@@ -185,12 +185,12 @@ impl Covered {
             let bound = some(*interruptions, "interruption");
             let found = of.iter().map(|model| self.found_in[self.index_of(*model)]);
             let mut kind = match found.collect::<Option<Vec<usize>>>() {
-                // How many more were made by then depends on the machine.
-                Some(found) if !tried.complete => {
+                // How many more were made by then, perhaps all, depends on the machine.
+                Some(found) => {
                     let most = found.into_iter().max().unwrap_or(0);
                     format!("{}, up to a failing image", some(most, "schedule"))
                 }
-                _ => {
+                None => {
                     let which = if tried.complete { "all" } else { "the first" };
                     let Tried { runs, made, .. } = tried;
                     format!(
