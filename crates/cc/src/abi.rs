@@ -129,6 +129,8 @@ pub enum Kind {
     BeginCopy = 25,
     /// Ends what `BeginCopy` began.
     EndCopy = 26,
+    /// Nothing but the [steps](crate::dependence) of its record.
+    Flow = 27,
 }
 
 /// The operands of the `nopl` that mean [`Kind::BeginCopy`] and [`Kind::EndCopy`], as the support

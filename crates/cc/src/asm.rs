@@ -2,11 +2,14 @@
 //!
 //! The text is edited, not written anew: `scan` and `program` say where each instruction of an
 //! executable section stands, `effect` what it does to memory, `frames` which accesses stay in
-//! the frame of a function, and `blocks` where the counters go and where the flags are needed.
+//! the frame of a function, `blocks` where the counters go and where the flags are needed, and
+//! `depends` on which loads addresses depend.
 //! What is not understood is an error, so that no access is missed silently.
 
 mod blocks;
 mod copies;
+mod counts;
+mod depends;
 mod effect;
 mod emit;
 mod flags;

@@ -15,6 +15,7 @@
 
 pub mod abi;
 pub mod asm;
+pub mod dependence;
 mod driver;
 mod embedded;
 

@@ -23,6 +23,8 @@ mod findings;
 mod libraries;
 #[path = "programs/limits.rs"]
 mod limits;
+#[path = "programs/numbers.rs"]
+mod numbers;
 #[path = "programs/output.rs"]
 mod output;
 #[path = "programs/page.rs"]

@@ -4,6 +4,8 @@
 //! When it has ended the process has nothing left to do; its threads are not unwound.
 
 mod calls;
+mod counted;
+mod dependence;
 mod elsewhere;
 mod entries;
 mod events;
@@ -37,6 +39,7 @@ mod unseen;
 mod values;
 mod watch;
 
+use self::dependence::Records;
 use self::failure::{end, fail_at, place_of};
 use self::image::symbol;
 use self::lifecycle::clear_counters;
@@ -205,6 +208,12 @@ fn run(request: &Request) -> Result<Ran, String> {
     let loaded = Loaded::load(&request.start)?;
     if request.has_profile {
         let _ = runtime.profile.set(Profile::of_image());
+    }
+    let records = || Records::of(image::code().into_iter().map(|(path, base, ..)| (path, base)));
+    // A check takes no time, nor does an exploration.
+    let is_timed = runtime.tells.get().is_none();
+    if let Some(records) = is_timed.then(records).flatten() {
+        let _ = runtime.records.set(records);
     }
     let is_first = request.from == From::Start;
 
@@ -378,6 +387,7 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         broken: watch.broken(),
         stored: runtime.stored.each_ref().map(Cell::get),
         asked: runtime.asked.get(),
+        ordinary: runtime.ordinary.get(),
         unseen: runtime.unseen.count(),
         unseen_stores: places
             .map(|(at, site)| UnseenStore {

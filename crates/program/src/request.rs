@@ -263,6 +263,9 @@ pub struct Ran {
     /// Flushes of persistent memory, and fences, that the program asked for; those of functions
     /// that stand for the C library's too. The same whatever the design makes of them.
     pub asked: Asks,
+    /// Stores past the caches to persistent memory that the machine took for ordinary ones: no
+    /// fence makes them durable.
+    pub ordinary: u64,
     /// Stores to persistent memory that no instrumented instruction made.
     pub unseen: u64,
     /// The first of them.

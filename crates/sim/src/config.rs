@@ -72,8 +72,9 @@ pub struct CoreConfig {
     /// durability before its next flush waits, 1 to 512; `None`: as many as `mshrs`.
     #[serde(default)]
     pub flushes: Option<usize>,
-    /// Lines of the write-combining buffer for non-temporal stores; 0: no such buffer, and
-    /// non-temporal stores are stores with a flush.
+    /// Lines of the write-combining buffer for non-temporal stores; 0: no such buffer. A program's
+    /// non-temporal store is an ordinary one then, which no fence makes durable, as in gem5; the
+    /// seam's `write_nt`, which promises more, is a store with a flush.
     #[serde(default = "write_combining_lines")]
     pub write_combining: usize,
     /// Cycles that a line takes to leave the write-combining buffer before it enters the mesh.

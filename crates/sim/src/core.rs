@@ -3,8 +3,10 @@
 //!
 //! The program runs in order as a fiber; its clock is when the current instruction issues. A load
 //! that misses does not stop it: the core runs on until the reorder buffer is full behind that
-//! load, or until an access uses an address that the load returned (recognised by value: the
-//! address lies within the object that a recent load's value points to). Stores retire in order
+//! load, or until an access uses an address that was computed from what the load returned. Compiled
+//! programs say so ([`SimMemory::wait_for_address`](crate::SimMemory::wait_for_address)); of others
+//! it is recognised by value: the address lies within the object that a recent load's value points
+//! to. Stores retire in order
 //! into the store buffer, which drains in order in the background; fences and flushes go through
 //! the store buffer too, so that they hold up later stores and not later loads.
 
@@ -240,7 +242,14 @@ pub(crate) struct Core {
     pub(crate) addresses: Range<u64>,
     pointers: [(u64, Cycle); POINTERS],
     next_pointer: usize,
+    /// From when on no load has to wait for its address.
     pointers_until: Cycle,
+    /// Whether the program says when the addresses of its loads are known.
+    pub(crate) follows_data: bool,
+    /// When that of the next load is, if the program says so.
+    known: Cycle,
+    /// When the last of the loads arrives since this was last taken.
+    pub(crate) arrived: Cycle,
     /// The share of a cycle's issue slots that one instruction takes.
     slot: u32,
     per_cycle: u32,
@@ -280,6 +289,9 @@ impl Core {
             pointers: [(0, 0); POINTERS],
             next_pointer: 0,
             pointers_until: 0,
+            follows_data: false,
+            known: 0,
+            arrived: 0,
             slot,
             per_cycle,
             rob: machine.core.rob,
@@ -388,7 +400,13 @@ impl Core {
         }
         let uses = |value: u64| at.bits().wrapping_sub(value) < OBJECT_BYTES;
         let pointers = self.pointers.iter().filter(|(value, _)| uses(*value));
-        pointers.map(|(_, done)| *done).fold(self.clock, Cycle::max)
+        pointers.map(|(_, done)| *done).fold(self.clock.max(self.known), Cycle::max)
+    }
+
+    /// The program says when the addresses of its next loads are known.
+    pub(crate) fn wait_for_address(&mut self, known: Cycle) {
+        self.known = known;
+        self.pointers_until = known;
     }
 
     /// Records a load that returns `value` at `done`; `long` if that is later than a hit.
@@ -401,6 +419,7 @@ impl Core {
             self.next_pointer = (self.next_pointer + 1) % POINTERS;
             self.pointers_until = self.pointers_until.max(done);
         }
+        self.arrived = self.arrived.max(done);
         if done > self.retire {
             self.retire = done;
             self.retire_reason = reason;

@@ -1,14 +1,16 @@
 //! Validation of the simulator: questions about a machine, with the answers that they must have.
 //!
-//! Each part of the machine is asked up to four questions, as in Ramulator's tests: does it run;
-//! does its curve have the right shape; is the latency of a lone request the sum of its path; is
-//! its peak bandwidth that of the formula. The expectation is computed from numbers of the machine
+//! Each part of the machine is asked up to five questions, four of them as in Ramulator's tests:
+//! does it run; does its curve have the right shape; is the latency of a lone request the sum of
+//! its path; is its peak bandwidth that of the formula; does a memory give the bandwidth that the
+//! machine's file states. The expectation is computed from numbers of the machine
 //! file ([`Paths`]), never from the simulator's code; the measurement comes from small programs on
 //! the simulator's public interface ([`Scene`]). The tests of this crate use the same sums and
 //! programs. Nothing here uses a module of the simulator: only names that the crate exports.
 
 use crate::{Machine, SimError};
 
+mod channels;
 mod curves;
 mod hardware;
 mod paths;
@@ -47,6 +49,7 @@ impl Validation {
         let curves = curves::Curves::measure(machine, seed)?;
         let mut points = points::all(machine)?;
         points.extend(relocation::points(machine)?);
+        points.extend(channels::points(machine)?);
         points.extend(curves.points());
         let mut plots = curves.plots();
         if let Some(hardware) = hardware::Hardware::measure(machine, seed)? {
@@ -71,7 +74,7 @@ mod tests {
         let validation = Validation::measure(&Machine::load(machine).unwrap(), 1).unwrap();
         let failed: Vec<_> = validation.points.iter().filter(|point| point.fails()).collect();
         assert_eq!(validation.failures(), 0, "{failed:?}");
-        for question in ["runs", "shape", "lone latency", "peak bandwidth"] {
+        for question in ["runs", "shape", "lone latency", "peak bandwidth", "stated bandwidth"] {
             assert!(validation.points.iter().any(|point| point.question == question), "{question}");
         }
     }

@@ -3,6 +3,8 @@
 use super::AsmError;
 use super::blocks::Block;
 use super::copies::copies;
+use super::counts::Counts;
+use super::depends::{Record, Seen, records};
 use super::effect::{Effect, effect, is_replaced, moves_before, stack};
 use super::frames::{Function, Functions};
 use super::gather::{self, gather};
@@ -12,7 +14,8 @@ use super::masked::masked;
 use super::operand::{BP, DI, Memory, SP, is_general};
 use super::program::{Program, What};
 use super::scan::Statement;
-use crate::abi::{self, Kind};
+use crate::abi::{self, Kind, Vectors};
+use std::collections::BTreeSet;
 
 /// What replaces the bytes from `start` to `end` of the file.
 #[derive(Debug)]
@@ -57,18 +60,26 @@ pub(crate) fn edits(
     live: &[bool],
 ) -> Result<Vec<Edit>, AsmError> {
     let mut edits = Vec::new();
+    let mut anchors = Anchors::default();
     for block in blocks {
         let mut counts = Counts::default();
-        let (mut parts, mut sites) = (Vec::new(), Vec::new());
+        let (mut parts, mut sites, mut seen) = (Vec::new(), Vec::new(), Vec::new());
         for &at in &block.instructions {
             let point = &program.points[at];
             let What::Instruction(instruction) = &point.what else { continue };
             let function = functions.of(point.function);
             let site = Site { instruction, function, flags: live[at] };
             counts.instructions += cost(instruction, program);
-            parts.push((instruction, live[at], site.call(&mut counts, edits.len() + parts.len())?));
+            let part = site.call(&mut counts, edits.len() + parts.len())?;
+            seen.push((instruction, part.seen()));
+            parts.push((instruction, live[at], part));
             sites.push(site);
         }
+        if let Some(point) = block.instructions.first().map(|&at| &program.points[at]) {
+            anchors.section = point.section;
+            describe(&seen, functions.of(point.function), &mut anchors, &mut parts);
+        }
+        // Marks have no records: they come before the calls that have.
         let instructions: Vec<&Instruction<'_>> = parts.iter().map(|part| part.0).collect();
         for (first, last) in copies(&instructions, assembly) {
             for (at, kind) in [(first, Kind::BeginCopy), (last + 1, Kind::EndCopy)] {
@@ -86,6 +97,28 @@ pub(crate) fn edits(
     Ok(edits)
 }
 
+/// Adds the records of a block to its calls, and the calls that only have one.
+fn describe<'a>(
+    seen: &[(&'a Instruction<'a>, Seen)],
+    function: &Function,
+    anchors: &mut Anchors,
+    parts: &mut [(&'a Instruction<'a>, bool, Part)],
+) {
+    let (records, extra) = records(seen, function);
+    for (number, record) in records {
+        let (instruction, _, part) = &mut parts[number];
+        part.record(&record, instruction.start, anchors);
+    }
+    for (number, record) in extra {
+        let (instruction, flags, part) = &mut parts[number];
+        let site = Site { instruction, function, flags: *flags };
+        let before = site.lines(Kind::Flow, 0, Address::None);
+        let mut call = Part { before, ..Part::default() };
+        call.record(&record, instruction.start, anchors);
+        part.before.splice(0..0, call.before);
+    }
+}
+
 fn is_landing(instruction: &Instruction<'_>) -> bool {
     instruction.mnemonic.starts_with("endbr")
 }
@@ -97,6 +130,42 @@ struct Part {
     before: Vec<String>,
     /// What it is replaced with, if it does not stay.
     instead: Option<Vec<String>>,
+    /// Whether its access is only counted.
+    is_private: bool,
+    /// Whether it only says where a copy begins or ends.
+    is_mark: bool,
+}
+
+/// The labels by which records belong to sections.
+#[derive(Default)]
+struct Anchors {
+    /// The section of the present block.
+    section: usize,
+    /// Those that have a label.
+    set: BTreeSet<usize>,
+}
+
+impl Part {
+    fn call(&self) -> Option<usize> {
+        self.before.iter().position(|line| line.starts_with("call\t*"))
+    }
+
+    /// What [records](super::depends) must know of it. A mark is a call at which no data moves.
+    fn seen(&self) -> Seen {
+        let has_call = !self.is_mark && self.call().is_some();
+        Seen { has_call, is_private: self.is_private }
+    }
+
+    /// Puts a record behind the first call of the machine.
+    fn record(&mut self, record: &Record, unique: usize, anchors: &mut Anchors) {
+        if let Some(call) = self.call() {
+            let anchor = format!(".Lseawall_s{}", anchors.section);
+            let text = record.text(&format!(".Lseawall_d{unique}"), &anchor);
+            let is_new = anchors.set.insert(anchors.section);
+            let anchor = is_new.then(|| format!("{anchor}:"));
+            self.before.splice(call + 1..call + 1, anchor.into_iter().chain([text]));
+        }
+    }
 }
 
 fn edit(instruction: &Instruction<'_>, mut lines: Vec<String>, part: Part) -> Option<Edit> {
@@ -112,41 +181,6 @@ fn edit(instruction: &Instruction<'_>, mut lines: Vec<String>, part: Part) -> Op
             lines.push(String::new());
             Some(Edit { start, end: start, text: lines.join("\n\t") })
         }
-    }
-}
-
-/// What a block counts.
-#[derive(Default)]
-struct Counts {
-    instructions: u32,
-    loads: u32,
-    stores: u32,
-}
-
-impl Counts {
-    fn lines(&self, flags: bool) -> Vec<String> {
-        let counters = [
-            (abi::INSTRUCTIONS, self.instructions),
-            (abi::STACK_LOADS, self.loads),
-            (abi::STACK_STORES, self.stores),
-        ];
-        let counters = counters.iter().filter(|(_, count)| *count > 0);
-        if !flags {
-            return counters.map(|(at, count)| format!("addq\t${count}, {at:#x}")).collect();
-        }
-        let mut lines = vec![format!("movq\t%rax, {:#x}", abi::SAVED)];
-        for (at, count) in counters {
-            lines.push(format!("movq\t{at:#x}, %rax"));
-            lines.push(format!("leaq\t{count}(%rax), %rax"));
-            lines.push(format!("movq\t%rax, {at:#x}"));
-        }
-        lines.push(format!("movq\t{:#x}, %rax", abi::SAVED));
-        lines
-    }
-
-    fn private(&mut self, kind: Kind) {
-        self.loads += u32::from(matches!(kind, Kind::Load | Kind::Modify));
-        self.stores += u32::from(matches!(kind, Kind::Store | Kind::Modify));
     }
 }
 
@@ -182,9 +216,8 @@ impl Site<'_> {
             }
             Effect::None => {}
             Effect::Event(kind, bytes) => {
-                if let Kind::BeginCopy | Kind::EndCopy = kind {
-                    counts.instructions -= 1;
-                }
+                part.is_mark = matches!(kind, Kind::BeginCopy | Kind::EndCopy);
+                counts.instructions -= u32::from(part.is_mark);
                 part.before = self.lines(kind, bytes, Address::None);
                 part.instead = is_replaced(kind).then(Vec::new);
             }
@@ -210,6 +243,7 @@ impl Site<'_> {
                 let Some(memory) = instruction.memory() else { return Ok(part) };
                 if self.is_private(kind, memory) {
                     counts.private(kind);
+                    part.is_private = true;
                 } else {
                     part.before = self.lines(kind, bytes, Address::Memory(memory));
                 }
@@ -223,7 +257,10 @@ impl Site<'_> {
         let Some(found) = masked(self.instruction) else { return };
         let plain = if kind == Kind::MaskedLoad { Kind::Load } else { Kind::Store };
         let address = match self.instruction.memory() {
-            Some(memory) if self.is_private(plain, memory) => return counts.private(plain),
+            Some(memory) if self.is_private(plain, memory) => {
+                part.is_private = true;
+                return counts.private(plain);
+            }
             Some(memory) => Address::Memory(memory),
             None => Address::Register("rdi"),
         };
@@ -284,7 +321,13 @@ impl Site<'_> {
                 what |= u32::from(abi::DIRECTED);
             }
         }
-        let entry = abi::entry(self.flags && !directed, self.function.vectors);
+        // Such a call stands where the function may only pass a value on, in a register that it
+        // does not name.
+        let vectors = match what == Kind::Flow.what(0) {
+            true => self.function.vectors.max(Vectors::Sse),
+            false => self.function.vectors,
+        };
+        let entry = abi::entry(self.flags && !directed, vectors);
         lines.push(format!("movl\t${what:#x}, {:#x}", abi::WHAT));
         lines.push(format!("call\t*{:#x}", abi::ENTRIES + 8 * entry));
         if directed {
@@ -346,6 +389,7 @@ fn far(instruction: &Instruction<'_>, unique: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::abi::Kind;
     use crate::asm::instrument;
 
     /// A function of gcc around some lines, instrumented; the lines of it, without counters.
@@ -356,11 +400,25 @@ mod tests {
             .collect()
     }
 
+    /// As above, without the calls for data that only moves.
+    fn accesses(body: &str) -> Vec<String> {
+        let mut lines = gcc(body);
+        let flow = format!("movl ${:#x}, 0x5ea00008", Kind::Flow.what(0));
+        while let Some(at) = lines.iter().position(|line| *line == flow) {
+            let is_start = |line: &String| line.starts_with("movq %rdi, 0x5ea00000");
+            let start = lines[..at].iter().rposition(is_start).unwrap();
+            let end = at + 2 + usize::from(lines[at + 2].starts_with("leaq 128(%rsp)"));
+            lines.drain(start..end);
+        }
+        lines
+    }
+
     fn lines(text: &str) -> Vec<String> {
         let text = instrument(text).unwrap_or_else(|error| panic!("{error}"));
         let lines = text.lines().map(|line| line.trim().replace('\t', " "));
         lines
             .filter(|line| !line.is_empty() && (!line.starts_with('.') || line.ends_with(':')))
+            .filter(|line| !line.starts_with(".Lseawall_d") && !line.starts_with(".Lseawall_s"))
             .collect()
     }
 
@@ -398,7 +456,7 @@ mod tests {
 
     #[test]
     fn an_index_into_a_frame_that_nobody_else_knows_stays_there() {
-        let found = gcc("movl -40(%rsp,%rax,4), %ecx\nret");
+        let found = accesses("movl -40(%rsp,%rax,4), %ecx\nret");
         assert!(!found.iter().any(|line| line.starts_with("call")), "{found:?}");
         let found = gcc("movl (%rdi,%rax,4), %ecx\nret");
         assert!(found.iter().any(|line| line.starts_with("call")), "{found:?}");
@@ -508,7 +566,7 @@ mod tests {
         let expected =
             ["leaq 4(%rdi), %rdi", "pushq %rax", "movq %fs:0, %rax", "leaq (%rax,%rdi), %rdi"];
         assert_eq!(found[2..6], expected);
-        assert_eq!(gcc("movq %fs:40, %rax\nret"), ["f:", "movq %fs:40, %rax", "ret"]);
+        assert_eq!(accesses("movq %fs:40, %rax\nret"), ["f:", "movq %fs:40, %rax", "ret"]);
     }
 
     #[test]
@@ -523,7 +581,11 @@ mod tests {
     fn sequences_for_the_linker_stay_together() {
         let body = ".byte 0x66\nleaq x@tlsgd(%rip), %rdi\n.value 0x6666\nrex64\n\
                     call __tls_get_addr@PLT\nmovq y@GOTPCREL(%rip), %rax\nret";
-        assert!(!gcc(body).iter().any(|line| line.contains("0x5ea00008")));
+        assert!(!accesses(body).iter().any(|line| line.contains("0x5ea00008")));
+        let found = gcc(body);
+        let at = |text: &str| found.iter().position(|line| line.contains(text)).unwrap();
+        assert!(at("call *0x5ea001") < at("tlsgd"), "{found:?}");
+        assert_eq!(at("tlsgd") + 2, at("__tls_get_addr"), "{found:?}");
     }
 
     #[test]
@@ -546,5 +608,29 @@ mod tests {
     fn text_without_code_is_left_as_it_was() {
         let text = "# head\n\t.data\nx:\t.long 1 # movl (%rax), %eax\n\t.section .note,\"\"\n movl";
         assert_eq!(instrument(text).unwrap(), text);
+    }
+    #[test]
+    fn marks_of_copies_have_no_records_and_take_none() {
+        let [begin, end] = [Kind::BeginCopy, Kind::EndCopy].map(|kind| kind.what(0));
+        let copy = "movq (%rax), %rsi\nmovdqu (%rsi), %xmm0\nmovups %xmm0, 8(%rdi)\n\
+                    movdqu 16(%rsi), %xmm1\nmovups %xmm1, 24(%rdi)\nmovq 8(%rsi), %rdi\nret\n";
+        let marks = format!("nopl {}\n{copy}", abi::COPY_MARKS[0]);
+        for (body, count) in [(copy, 2), (&marks, 3)] {
+            let text = format!(".type f,@function\nf:\n{body}.size f,.-f\n.ident \"GCC\"\n");
+            let text = instrument(&text).unwrap();
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let is_mark = |line: &str| {
+                [begin, end].iter().any(|what| line.starts_with(&format!("movl\t${what:#x}, ")))
+            };
+            assert_eq!(lines.iter().filter(|line| is_mark(line)).count(), count, "{text}");
+            let is_record = |line: &str| line.starts_with(".Lseawall_d") && line.ends_with(':');
+            let records: Vec<usize> = (0..lines.len()).filter(|at| is_record(lines[*at])).collect();
+            assert_eq!(records.len(), 6, "one for each access: {text}");
+            for at in records {
+                let call =
+                    lines[..at].iter().rposition(|line| line.starts_with("call\t*")).unwrap();
+                assert!(!is_mark(lines[call - 1]), "{text}");
+            }
+        }
     }
 }

@@ -29,7 +29,11 @@ pub(crate) fn copy_part<E: From<io::Error>>(
     (from, to): (&Path, &Path),
     go_on: &dyn Fn() -> Result<(), E>,
 ) -> Result<(), E> {
-    let place = to.join(part.strip_prefix(from).unwrap_or(part));
+    let place = match part.strip_prefix(from) {
+        // Nothing joined to a path makes it that of a folder.
+        Ok(inside) if inside.as_os_str().is_empty() => to.to_owned(),
+        inside => to.join(inside.unwrap_or(part)),
+    };
     Copying { from, to, go_on }.copy(part, &place)
 }
 

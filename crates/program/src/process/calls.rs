@@ -1,6 +1,7 @@
 //! The functions that the support library calls, in the order of `support/page.h`.
 
-use crate::process::events::{charge, finish, settle};
+use crate::process::counted::Counted;
+use crate::process::events::{charge, finish};
 use crate::process::failure::{self, refuse};
 use crate::process::lifecycle;
 use crate::process::mapped::{self as files, Synced};
@@ -56,12 +57,11 @@ fn simulated() -> Option<&'static Thread> {
     if !runtime.is_on.get() || thread.in_host.get() > 0 {
         return None;
     }
+    let counted = Counted::take();
+    finish(thread, stack());
     match runtime.profile.get() {
-        None => settle(thread, stack()),
-        Some(profile) => {
-            finish(thread, stack());
-            profile.call(thread, stack(), || charge(thread, stack()));
-        }
+        None => charge(thread, stack(), counted),
+        Some(profile) => profile.call(thread, stack(), || charge(thread, stack(), counted)),
     }
     thread.comes_to(thread.site.get());
     Some(thread)

@@ -27,7 +27,7 @@ macro_rules! entry {
                 "push r11",
                 "push qword ptr [{saved}]",
                 "push rbp",
-                "lea rdx, [rsp + 8]",
+                "mov rdx, rsp",
                 "mov rbp, rsp",
                 "and rsp, -64",
                 $($save,)*

@@ -5,8 +5,10 @@
 //! the value, and if the host's memory has another one, the program must be made to see the
 //! machine's ([`values`](super::values)).
 
+use crate::process::counted::{self, Counted};
+use crate::process::dependence::Access;
 use crate::process::machine::Machine;
-use crate::process::masks::selected;
+use crate::process::masks::{Selected, selected};
 use crate::process::pages::pages;
 use crate::process::registers::Registers;
 use crate::process::runtime::{Pending, Thread, Way, runtime};
@@ -42,6 +44,7 @@ const COMPARE: u16 = Kind::Compare as u16;
 const COMPARE_PAIR: u16 = Kind::ComparePair as u16;
 const BEGIN_COPY: u16 = Kind::BeginCopy as u16;
 const END_COPY: u16 = Kind::EndCopy as u16;
+const FLOW: u16 = Kind::Flow as u16;
 const SAME: u16 = (abi::SAME >> 16) as u16;
 
 /// What a core of four instructions a cycle could run during a `pause`: before Skylake it took
@@ -61,6 +64,9 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
         }
         return;
     }
+    if kind == FLOW {
+        return flows(thread, registers);
+    }
     if kind & SAME != 0 {
         return another(thread, kind & !SAME, at, bytes);
     }
@@ -68,15 +74,26 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     if let BEGIN_COPY | END_COPY = kind {
         return copy(thread, stack, kind == BEGIN_COPY);
     }
+    // All that the page says is read before other threads can run.
+    let (counted, mask, flags) = (Counted::take(), counted::mask(), counted::flags());
+    let records = runtime.records.get();
+    if records.is_some() {
+        thread.data.finish(thread.machine());
+    }
     // What the last instruction began is finished as that one's.
+    finish(thread, stack);
     match runtime.profile.get() {
-        None => settle(thread, stack),
+        None => charge(thread, stack, counted),
         Some(profile) => {
-            finish(thread, stack);
-            profile.reach(thread, registers.back, stack, || charge(thread, stack));
+            profile.reach(thread, registers.back, stack, || charge(thread, stack, counted));
         }
     }
     thread.comes_to(registers.back);
+    if let Some(records) = records {
+        let (record, loads) = (records.at(registers.back), is_load(kind));
+        let access = Access { at, bytes, loads };
+        thread.data.begin(record, access, (stack, registers.rbp), thread.machine());
+    }
     match kind {
         LOAD => load(thread, at, bytes),
         STORE => thread.pending.set(Some(Pending::new(at, bytes))),
@@ -96,9 +113,11 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
             thread.through(|machine| machine.full_fence());
         }
         PAUSE => thread.through(|machine| machine.work(PAUSE_INSTRUCTIONS)),
-        REP_MOVS | REP_STOS | MOVS | STOS => string(thread, kind, bytes, registers),
+        REP_MOVS | REP_STOS | MOVS | STOS => string(thread, kind, bytes, registers, flags),
         SYSCALL => system_call(registers),
-        MASKED_LOAD | MASKED_STORE | MASKED_STREAM => masked(thread, kind, at, what as u16),
+        MASKED_LOAD | MASKED_STORE | MASKED_STREAM => {
+            masked(thread, kind, selected(at, what as u16, mask));
+        }
         SEVERAL => thread.loaded.borrow_mut().clear(),
         _ => {}
     }
@@ -108,10 +127,32 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     }
 }
 
-/// A copy of memory begins, or has been made: no time passes.
+/// A copy of memory begins, or has been made: no time passes, and no data moves. What the program
+/// has counted is charged at its next instruction.
 fn copy(thread: &Thread, stack: u64, begins: bool) {
+    let counted = Counted::take();
+    if runtime().records.get().is_some() {
+        thread.data.finish(thread.machine());
+    }
     finish(thread, stack);
     thread.through(|machine| if begins { machine.begin_copy() } else { machine.end_copy() });
+    counted.put_back();
+}
+
+/// Whether what the access reads is data of the program.
+#[inline]
+fn is_load(kind: u16) -> bool {
+    matches!(kind, LOAD | MODIFY | LOCKED | COMPARE | COMPARE_PAIR)
+        || matches!(kind, REP_MOVS | MOVS | MASKED_LOAD | SEVERAL)
+}
+
+/// Data moves where nothing else happens.
+fn flows(thread: &Thread, registers: &Registers) {
+    let Some(records) = runtime().records.get() else { return };
+    let record = records.at(registers.back);
+    let stack = std::ptr::from_ref(registers) as u64 + size_of::<Registers>() as u64;
+    thread.data.finish(thread.machine());
+    thread.data.begin(record, Access::default(), (stack, registers.rbp), thread.machine());
 }
 
 /// Another access of the instruction that the last event was about.
@@ -129,11 +170,9 @@ fn another(thread: &Thread, kind: u16, at: u64, bytes: u64) {
     thread.pending_too.borrow_mut().extend(thread.pending.replace(Some(store)));
 }
 
-/// An access of the elements that the mask on the page selects.
-fn masked(thread: &Thread, kind: u16, at: u64, length: u16) {
-    // SAFETY: the page is mapped before the program is loaded.
-    let bits = unsafe { std::ptr::read(abi::MASK as *const u64) };
-    let Some(selected) = selected(at, length, bits) else { return };
+/// An access of the elements that a mask selects.
+fn masked(thread: &Thread, kind: u16, selected: Option<Selected>) {
+    let Some(selected) = selected else { return };
     let (at, bytes) = (selected.at, selected.bytes);
     if kind == MASKED_LOAD {
         return load_range(thread, at, bytes);
@@ -146,8 +185,9 @@ fn masked(thread: &Thread, kind: u16, at: u64, length: u16) {
 /// Finishes what the thread's last instruction began, and charges what it has done since.
 #[inline]
 pub(crate) fn settle(thread: &Thread, stack: u64) {
+    let counted = Counted::take();
     finish(thread, stack);
-    charge(thread, stack);
+    charge(thread, stack, counted);
 }
 
 /// Finishes what the thread's last instruction began.
@@ -165,9 +205,8 @@ pub(crate) fn finish(thread: &Thread, stack: u64) {
 
 /// The instructions and the accesses to frames that the program has counted.
 #[inline]
-pub(crate) fn charge(thread: &Thread, stack: u64) {
-    let (instructions, loads, stores) =
-        (take(abi::INSTRUCTIONS), take(abi::STACK_LOADS), take(abi::STACK_STORES));
+pub(crate) fn charge(thread: &Thread, stack: u64, counted: Counted) {
+    let Counted { instructions, loads, stores } = counted;
     let total = &runtime().instructions;
     total.set(total.get() + instructions);
     if loads | stores > 0 {
@@ -180,13 +219,6 @@ pub(crate) fn charge(thread: &Thread, stack: u64) {
     } else {
         thread.ahead.set(ahead - instructions);
     }
-}
-
-/// Returns a word of the page, and clears it.
-#[inline]
-fn take(counter: u64) -> u64 {
-    // SAFETY: the page is mapped before the program is loaded, and one OS thread uses it.
-    unsafe { std::ptr::replace(counter as *mut u64, 0) }
 }
 
 #[inline(never)]
@@ -230,10 +262,10 @@ pub(crate) fn fence(thread: &Thread) {
     thread.through(|machine| machine.fence(fence));
 }
 
-fn string(thread: &Thread, kind: u16, bytes: u64, registers: &Registers) {
+fn string(thread: &Thread, kind: u16, bytes: u64, registers: &Registers, flags: u64) {
     let is_directed = bytes & u64::from(abi::DIRECTED) != 0;
     let bytes = bytes & !u64::from(abi::DIRECTED);
-    let is_backward = is_directed && take(abi::FLAGS) & DIRECTION != 0;
+    let is_backward = is_directed && flags & DIRECTION != 0;
     let count = if matches!(kind, REP_MOVS | REP_STOS) { registers.rcx } else { 1 };
     let (bytes, element) = (count * bytes, bytes);
     if bytes == 0 {

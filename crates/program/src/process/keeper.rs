@@ -16,7 +16,6 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
 /// Makes this process the keeper of a new one, in which this returns. The files of that one are

@@ -1,5 +1,6 @@
 //! When measuring begins, and how the program ends.
 
+use crate::process::counted::Counted;
 use crate::process::failure::{fail, fail_at};
 use crate::process::pages::pages;
 use crate::process::runtime::runtime;
@@ -7,7 +8,6 @@ use crate::process::{events, image, mapped, regions, stacks, sweep};
 use crate::request::PAGE;
 use crate::spawn::signal_in_words;
 use libc::c_int;
-use seawall_cc::abi;
 
 /// What of a pool is known when measuring begins, whoever has touched it: as much as the caches of
 /// a machine can have.
@@ -72,8 +72,5 @@ pub(crate) fn begin_region() {
 
 /// The program has counted nothing yet.
 pub(crate) fn clear_counters() {
-    for counter in [abi::INSTRUCTIONS, abi::STACK_LOADS, abi::STACK_STORES] {
-        // SAFETY: the page is mapped.
-        unsafe { std::ptr::write(counter as *mut u64, 0) };
-    }
+    Counted::take();
 }

@@ -5,12 +5,20 @@
 
 use crate::process::runtime::Stored;
 use seawall_memory::{Addr, Clock, Fence, Memory, Width};
-use seawall_sim::SimMemory;
+use seawall_sim::{Cycle, SimMemory};
 
 /// One thread's view of the machine that the program runs on.
 pub(crate) trait Machine {
     /// Gives the machine a page of 4 KiB with its contents.
     fn map(&self, page: u64, is_pm: bool, contents: &[u8]);
+    /// From now on, the program says on which loads its addresses depend.
+    fn follow_data(&self) {}
+    /// The address of the loads that follow is known at this cycle; 0: it always was.
+    fn wait_for_address(&self, _: Cycle) {}
+    /// When the loads since the last call of this have arrived.
+    fn arrived(&self) -> Cycle {
+        0
+    }
     /// Reads the aligned `width` at `at`.
     fn load(&self, at: u64, width: Width) -> u64;
     /// Reads aligned words of one line with one instruction.
@@ -18,7 +26,11 @@ pub(crate) trait Machine {
     fn store(&self, at: u64, width: Width, value: u64);
     /// Writes the bits of the masks to aligned words of one line, with one instruction.
     fn store_words(&self, at: u64, words: &[u64], masks: &[u64]);
-    /// Writes past the caches, where the machine can.
+    /// Whether a store past the caches at `at` goes past them; else it is an ordinary one.
+    fn streams(&self, _at: u64) -> bool {
+        true
+    }
+    /// Writes past the caches.
     fn stream(&self, at: u64, bytes: &[u8]);
     /// Writes a whole line past the caches, as one.
     fn stream_line(&self, at: u64, words: [u64; 8]) {
@@ -79,6 +91,20 @@ impl Machine for SimMemory<'_> {
         SimMemory::map(self, page, is_pm, contents);
     }
 
+    fn follow_data(&self) {
+        SimMemory::follow_data(self);
+    }
+
+    #[inline]
+    fn wait_for_address(&self, known: Cycle) {
+        SimMemory::wait_for_address(self, known);
+    }
+
+    #[inline]
+    fn arrived(&self) -> Cycle {
+        SimMemory::arrived(self)
+    }
+
     #[inline]
     fn load(&self, at: u64, width: Width) -> u64 {
         self.load_bits(Addr::from_bits(at), width)
@@ -95,6 +121,10 @@ impl Machine for SimMemory<'_> {
 
     fn store_words(&self, at: u64, words: &[u64], masks: &[u64]) {
         SimMemory::store_words(self, Addr::from_bits(at), words, masks);
+    }
+
+    fn streams(&self, at: u64) -> bool {
+        self.combines(Addr::from_bits(at))
     }
 
     fn stream(&self, at: u64, bytes: &[u8]) {

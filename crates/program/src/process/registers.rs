@@ -4,6 +4,7 @@
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Registers {
+    pub(crate) rbp: u64,
     pub(crate) rdi: u64,
     pub(crate) r11: u64,
     pub(crate) r10: u64,

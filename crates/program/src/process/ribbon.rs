@@ -15,7 +15,7 @@ use crate::process::pages::pages;
 use crate::request::PAGE;
 use seawall_memory::{Addr, Fence, Memory, Width};
 use seawall_ribbon::{Ribbon, RibbonCounts, RibbonError, RibbonMemory, RibbonOptions, StoreBelow};
-use seawall_sim::{Program, SimMemory};
+use seawall_sim::{Cycle, Program, SimMemory};
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
@@ -113,6 +113,18 @@ impl Machine for RibbonCore<'_, '_> {
         Machine::map(self.memory, page, is_pm, contents);
     }
 
+    fn follow_data(&self) {
+        Machine::follow_data(self.memory);
+    }
+
+    fn wait_for_address(&self, known: Cycle) {
+        Machine::wait_for_address(self.memory, known);
+    }
+
+    fn arrived(&self) -> Cycle {
+        Machine::arrived(self.memory)
+    }
+
     #[inline]
     fn load(&self, at: u64, width: Width) -> u64 {
         Machine::load(self.memory, at, width)
@@ -129,6 +141,10 @@ impl Machine for RibbonCore<'_, '_> {
     fn store_words(&self, at: u64, words: &[u64], masks: &[u64]) {
         let bytes = 8 * words.len() as u64;
         self.store_below(at, bytes, || Machine::store_words(self.memory, at, words, masks));
+    }
+
+    fn streams(&self, at: u64) -> bool {
+        Machine::streams(self.memory, at)
     }
 
     fn stream(&self, at: u64, bytes: &[u8]) {

@@ -5,6 +5,7 @@
 //! is a static of cells; an operation of the machine may run other threads before it returns, and
 //! nothing may be borrowed across it.
 
+use crate::process::dependence::{Data, Records};
 use crate::process::locals::ThreadLocals;
 use crate::process::machine::Machine;
 use crate::process::profile::Profile;
@@ -107,6 +108,8 @@ pub(crate) struct Thread {
     pub(crate) ahead: Cell<u64>,
     /// How many calls deep it is in code whose accesses are not simulated.
     pub(crate) in_host: Cell<u32>,
+    /// When its data are known.
+    pub(crate) data: Data,
     /// What it runs when it is next woken.
     pub(crate) start: Cell<Option<(extern "C" fn(u64) -> u64, u64)>>,
     pub(crate) is_busy: Cell<bool>,
@@ -135,6 +138,7 @@ impl Thread {
             loaded: RefCell::default(),
             stored: RefCell::default(),
             ahead: Cell::new(0),
+            data: Data::default(),
             in_host: Cell::new(0),
             start: Cell::new(None),
             is_busy: Cell::new(false),
@@ -197,6 +201,8 @@ pub(crate) struct Runtime {
     pub(crate) sleepers: RefCell<Vec<Sleeper>>,
     /// Where its cycles go, if that is asked for.
     pub(crate) profile: OnceCell<Profile>,
+    /// What it says of the flow of its data, if it does and that takes time.
+    pub(crate) records: OnceCell<Records>,
     pub(crate) exit_code: Cell<Option<i32>>,
     pub(crate) threads_started: Cell<u64>,
     /// Instructions of the program that have been charged.
@@ -205,6 +211,8 @@ pub(crate) struct Runtime {
     /// Words stored, to all memory and to persistent memory.
     pub(crate) stored: [Cell<u64>; 2],
     pub(crate) asked: Cell<Asks>,
+    /// Stores past the caches to persistent memory that were ordinary ones.
+    pub(crate) ordinary: Cell<u64>,
     pub(crate) host_fs: Cell<u64>,
     pub(crate) system_call: Cell<Option<SystemCall>>,
     /// The loaded image.
@@ -248,12 +256,14 @@ pub(crate) fn runtime() -> &'static Runtime {
         unread: Unread::default(),
         sleepers: RefCell::default(),
         profile: OnceCell::new(),
+        records: OnceCell::new(),
         exit_code: Cell::new(None),
         threads_started: Cell::new(1),
         instructions: Cell::new(0),
         patches: Cell::new(0),
         stored: [const { Cell::new(0) }; 2],
         asked: Cell::default(),
+        ordinary: Cell::new(0),
         host_fs: Cell::new(stacks::fs()),
         system_call: Cell::new(None),
         image: Cell::new(std::ptr::null_mut()),
@@ -276,6 +286,10 @@ impl Runtime {
     pub(crate) fn count_fence(&self) {
         let Asks { flushes, fences } = self.asked.get();
         self.asked.set(Asks { flushes, fences: fences + 1 });
+    }
+
+    pub(crate) fn count_ordinary(&self, is_one: bool) {
+        self.ordinary.set(self.ordinary.get() + u64::from(is_one));
     }
 
     /// Words are about to be stored to a page.

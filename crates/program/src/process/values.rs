@@ -161,11 +161,15 @@ fn finish_stores(thread: &Thread, last: Pending) {
     for store in thread.pending_too.borrow_mut().drain(..).chain([last]) {
         lines_of(thread, store, &mut stored);
     }
-    for line in &stored {
+    for line in &mut stored {
         let is_pm = pages().page(thread, line.at).is_pm;
         runtime().count_stores(line.count() as u64, is_pm);
         if is_pm {
             runtime().unread.stored(thread.number, line.at, 8 * line.words as u64);
+        }
+        if line.way != Way::Caches && !thread.machine().streams(line.at) {
+            runtime().count_ordinary(is_pm);
+            line.way = Way::Caches;
         }
         thread.issued(1);
     }

@@ -66,6 +66,9 @@ impl<D: Design> System<D> {
     /// addresses. A narrower test would miss pointers to pages that nothing has touched yet; a
     /// wider one would let counters and sizes push pointers out of the few that a core remembers.
     fn widen_addresses(&mut self, page: u64) {
+        if self.hw.cores[0].follows_data {
+            return;
+        }
         let known = &self.hw.cores[0].addresses;
         let end = page + PAGE_BYTES;
         let wider = match known.is_empty() {
@@ -263,6 +266,21 @@ impl<D: Design> HostPort for System<D> {
 
     fn set_site(&mut self, core: usize, site: u32) {
         self.hw.cores[core].set_site(site);
+    }
+
+    fn follow_data(&mut self) {
+        for core in &mut self.hw.cores {
+            core.follows_data = true;
+            core.addresses = 0..0;
+        }
+    }
+
+    fn wait_for_address(&mut self, core: usize, known: Cycle) {
+        self.hw.cores[core].wait_for_address(known);
+    }
+
+    fn arrived(&mut self, core: usize) -> Cycle {
+        std::mem::take(&mut self.hw.cores[core].arrived)
     }
 
     fn measured(&mut self, core: usize) -> Option<Measured> {

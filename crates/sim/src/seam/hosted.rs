@@ -29,6 +29,9 @@ pub(crate) trait HostPort {
     fn end(&mut self, core: usize) -> bool;
     fn warm(&mut self, core: usize) -> bool;
     fn set_site(&mut self, core: usize, site: u32);
+    fn follow_data(&mut self);
+    fn wait_for_address(&mut self, core: usize, known: Cycle);
+    fn arrived(&mut self, core: usize) -> Cycle;
     fn measured(&mut self, core: usize) -> Option<Measured>;
     fn mark_region(&mut self, core: usize, begins: bool) -> bool;
     fn is_pending(&self, core: usize, at: Addr) -> bool;
@@ -61,6 +64,23 @@ impl SimMemory<'_> {
 
 /// Accesses.
 impl SimMemory<'_> {
+    /// From now on, the programs of all cores [say](SimMemory::wait_for_address) when the addresses
+    /// of their loads are known. Without this, an address is taken to come from a load if it is
+    /// near the value that the load returned.
+    pub fn follow_data(&self) {
+        self.machine.borrow_mut().follow_data();
+    }
+
+    /// The addresses of this core's next loads are known at this cycle, until another one is told.
+    pub fn wait_for_address(&self, known: Cycle) {
+        self.machine.borrow_mut().wait_for_address(self.core, known);
+    }
+
+    /// When the last of this core's loads since the last call of this arrives.
+    pub fn arrived(&self) -> Cycle {
+        self.machine.borrow_mut().arrived(self.core)
+    }
+
     /// Waits until a locked instruction on these bytes can take effect, and returns the aligned
     /// word with the first of them and, if they reach into it, the next one (else 0). The caller
     /// then executes the instruction itself, and calls [`unlock`](SimMemory::unlock) before any
@@ -140,6 +160,12 @@ impl SimMemory<'_> {
             self.until(|machine| machine.frame_stores(self.core, at, count, value).then_some(()));
             left -= u32::from(count);
         }
+    }
+
+    /// Whether stores past the caches at `at` are more than ordinary ones: the design does not
+    /// track stores, the machine has a write-combining buffer, and the memory is persistent.
+    pub fn combines(&self, at: Addr) -> bool {
+        self.machine.borrow().combines(at)
     }
 
     /// Whether a store of another core to the aligned word around `at` has been issued and is not

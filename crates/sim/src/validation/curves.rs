@@ -303,7 +303,7 @@ fn bandwidth(machine: &Machine, work: Work) -> Result<Xy, SimError> {
     let cores = cores.chain([machine.core.count]);
     let scene = match work {
         Work::Load => bandwidth_scene(machine, "volatile").cold(),
-        Work::Persist => {
+        Work::Persist | Work::Stream => {
             let mut scene = bandwidth_scene(machine, "clwb");
             // Memory must be the bottleneck.
             scene.machine.core.flushes = Some(512);

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct ValidationPoint {
     /// The part: "l1", "llc", "mesh", "coherence", "memory", or the name of a design.
     pub part: String,
-    /// "runs", "shape", "lone latency", "peak bandwidth", "hardware" or
+    /// "runs", "shape", "lone latency", "peak bandwidth", "stated bandwidth", "hardware" or
     /// "other simulator".
     pub question: &'static str,
     /// The measured quantity, with its unit.

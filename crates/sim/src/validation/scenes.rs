@@ -276,6 +276,8 @@ pub enum Work {
     Load,
     /// Stores and flushes, and one drain at the end.
     Persist,
+    /// Whole lines past the caches, and one drain at the end.
+    Stream,
 }
 
 impl Work {
@@ -287,6 +289,7 @@ impl Work {
                     memory.store(line_at(*line), 1u64);
                     memory.flush(line_at(*line), 8);
                 }
+                Work::Stream => memory.write_nt(line_at(*line), &[1; LINE_BYTES as usize]),
             }
         }
         memory.drain();

@@ -28,6 +28,12 @@ impl Programs {
         most.filter(|cell| cell.ran.unseen > 0)
     }
 
+    /// Stores past the caches that were ordinary ones, under a design that needs flushes.
+    fn ordinary(&self) -> u64 {
+        let needs_flushes = self.cells.iter().filter(|cell| cell.point.design.needs_flushes());
+        needs_flushes.map(|cell| cell.ran.ordinary).max().unwrap_or(0)
+    }
+
     /// The parts without code of `seawall cc`, if there are any.
     fn opaque_said(&self) -> Option<String> {
         let parts = self.opaque.join(", ");
@@ -42,6 +48,13 @@ impl Programs {
             doubts.push(format!(
                 "no flush and no fence was seen, though {words} words of persistent memory were \
                  stored to"
+            ));
+        }
+        if self.ordinary() > 0 {
+            doubts.push(format!(
+                "{} stores past the caches were ordinary ones, which no fence makes durable: the \
+                 machine has no write-combining buffer (core.write_combining = 0)",
+                self.ordinary()
             ));
         }
         if let Some(cell) = self.most_unseen() {
@@ -61,6 +74,15 @@ impl Programs {
                 "\nWARNING: no flush and no fence was seen, though {words} words of persistent \
                  memory\nwere stored to: the program asks for none, or the code that does was not \
                  compiled\nwith `seawall cc`"
+            );
+        }
+        if self.ordinary() > 0 {
+            let _ = writeln!(
+                text,
+                "\nWARNING: {} stores past the caches were ordinary ones, which no fence makes \
+                 durable:\nthe machine has no write-combining buffer; \
+                 :core.write_combining=6 behind its name gives it one",
+                self.ordinary()
             );
         }
         if let Some(cell) = self.most_unseen() {
