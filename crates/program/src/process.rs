@@ -31,6 +31,7 @@ mod ribbon;
 mod runtime;
 mod sleepers;
 mod stacks;
+mod stored;
 mod sweep;
 mod system_calls;
 mod threads;

@@ -209,6 +209,17 @@ impl Machine {
         self.state.follow(Step { thread: thread as u16, act });
     }
 
+    /// The non-temporal store of that instruction leaves its buffer.
+    fn leave(&mut self, thread: usize, number: usize) {
+        let list = &mut self.combining[thread];
+        let place = list.iter().position(|(at, ..)| *at == number).expect("it is there");
+        let (_, at, value) = list.remove(place);
+        match at.word {
+            WHOLE_LINE => self.append_line(thread, (at, value)),
+            _ => self.append(thread, (at, value), Act::StoreNt),
+        }
+    }
+
     /// The next instruction of the thread loads: the value, and the register that has it.
     fn take_load(
         &mut self,
@@ -406,13 +417,7 @@ impl Walk<'_> {
         let mut after = machine.clone();
         let mut taken = Taken { thread: thread as u8, step, read: None, leaves: false };
         if one.kind == Kind::Leave {
-            let list = &mut after.combining[thread];
-            let number = list.iter().position(|(at, ..)| *at == one.at).expect("it is there");
-            let (_, at, value) = list.remove(number);
-            match at.word {
-                WHOLE_LINE => after.append_line(thread, (at, value)),
-                _ => after.append(thread, (at, value), Act::StoreNt),
-            }
+            after.leave(thread, one.at);
             taken.leaves = true;
             return (after, taken, true);
         }

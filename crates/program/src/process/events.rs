@@ -11,7 +11,8 @@ use crate::process::machine::Machine;
 use crate::process::masks::{Selected, selected};
 use crate::process::pages::pages;
 use crate::process::registers::Registers;
-use crate::process::runtime::{Pending, Thread, Way, runtime};
+use crate::process::runtime::{Thread, runtime};
+use crate::process::stored::{Pending, Way};
 use crate::process::system_calls::system_call;
 use crate::process::values::{self, finish_store, load, load_range, load_too, lock};
 use crate::process::values::{take_over_line, unlock};
@@ -76,11 +77,9 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     }
     // All that the page says is read before other threads can run.
     let (counted, mask, flags) = (Counted::take(), counted::mask(), counted::flags());
-    let records = runtime.records.get();
-    if records.is_some() {
-        thread.data.finish(thread.machine());
-    }
     // What the last instruction began is finished as that one's.
+    let records = runtime.records.get();
+    records.inspect(|_| thread.data.finish(thread.machine()));
     finish(thread, stack);
     match runtime.profile.get() {
         None => charge(thread, stack, counted),
@@ -90,8 +89,8 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     }
     thread.comes_to(registers.back);
     if let Some(records) = records {
-        let (record, loads) = (records.at(registers.back), is_load(kind));
-        let access = Access { at, bytes, loads };
+        let access = Access { at, bytes, loads: is_load(kind) };
+        let record = records.at(registers.back);
         thread.data.begin(record, access, (stack, registers.rbp), thread.machine());
     }
     match kind {
@@ -276,17 +275,6 @@ fn string(thread: &Thread, kind: u16, bytes: u64, registers: &Registers, flags: 
         load_range(thread, registers.rsi - back, bytes);
     }
     thread.pending.set(Some(Pending::new(registers.rdi - back, bytes)));
-}
-
-impl Pending {
-    #[inline]
-    fn new(at: u64, bytes: u64) -> Pending {
-        Pending { at, bytes, way: Way::Caches, selected: u64::MAX }
-    }
-
-    fn past(at: u64, bytes: u64, way: Way) -> Pending {
-        Pending { way, ..Pending::new(at, bytes) }
-    }
 }
 
 impl Thread {

@@ -3,7 +3,7 @@
 //! The runtime knows no machine: it turns instructions of the program into these operations. Each
 //! may let other threads of the program run before it returns.
 
-use crate::process::runtime::Stored;
+use crate::process::stored::Stored;
 use seawall_memory::{Addr, Clock, Fence, Memory, Width};
 use seawall_sim::{Cycle, SimMemory};
 

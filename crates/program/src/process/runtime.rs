@@ -10,6 +10,7 @@ use crate::process::locals::ThreadLocals;
 use crate::process::machine::Machine;
 use crate::process::profile::Profile;
 use crate::process::stacks;
+use crate::process::stored::{Pending, Stored};
 use crate::process::unread::Unread;
 use crate::process::unseen::Unseen;
 use crate::request::{Answer, Asks, Fences, Persistent};
@@ -31,16 +32,6 @@ pub(crate) const SPACE_BYTES: u64 = 8 << 30;
 /// The most threads of a program: one for each core of the largest machine.
 pub(crate) const THREADS_MAX: usize = 64;
 
-/// The way of a store to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Caches,
-    /// Past the caches.
-    Stream,
-    /// Past the caches, a line as one.
-    Direct,
-}
-
 /// A locked instruction that the program was about to run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Locked {
@@ -48,26 +39,6 @@ pub(crate) struct Locked {
     pub(crate) bytes: usize,
     /// Whether it stores: it does not if it is a compare that fails.
     pub(crate) stores: bool,
-}
-
-/// A store that the program was about to make: its value is read when its thread comes back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
-    pub(crate) at: u64,
-    pub(crate) bytes: u64,
-    pub(crate) way: Way,
-    /// Which of its bytes are stored; all, also those from 64 on, if every bit is set.
-    pub(crate) selected: u64,
-}
-
-/// What a store has left of a line: aligned words, and the bits of them that it wrote.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored {
-    pub(crate) at: u64,
-    pub(crate) words: usize,
-    pub(crate) values: [u64; 8],
-    pub(crate) masks: [u64; 8],
-    pub(crate) way: Way,
 }
 
 /// A word of the host that shows a thread another value than the newest, for one load.

@@ -11,8 +11,9 @@ use crate::process::masks::bits_of_bytes;
 use crate::process::pages::pages;
 use crate::process::parts::parts;
 use crate::process::regions;
-use crate::process::runtime::{Locked, Patch, Pending, Stored, Thread, Way, runtime};
+use crate::process::runtime::{Locked, Patch, Thread, runtime};
 use crate::process::stacks;
+use crate::process::stored::{Pending, Stored, Way};
 use seawall_memory::{LINE_BYTES, Width};
 
 /// The host's aligned word at `at`.
