@@ -1,6 +1,6 @@
 //! What is put into assembly, instruction by instruction.
 
-use crate::abi::Kind;
+use crate::abi::{self, Kind};
 use crate::asm::instrument;
 
 /// A function of gcc around some lines, instrumented; the lines of it, without counters.
