@@ -10,8 +10,8 @@ use std::process::Command;
 ///
 /// A workload pays for its accesses to the pool, and a little for its logs. A twin is a program: it
 /// also pays for loops, calls, and what it keeps in memory of its own. The log of sps is 130 words
-/// of which nearly all of its time is made. A load of a twin waits for the index of which its address
-/// is made, which is not seen in a workload: that of hash is looked up in memory.
+/// of which nearly all of its time is made. A load of a twin waits for the index of which its
+/// address is made, which is not seen in a workload: that of hash is looked up in memory.
 const TWINS: [(&str, f64); 5] =
     [("sps", 0.40), ("queue", 0.25), ("hash", 0.35), ("sdg", 0.25), ("rbtree", 0.25)];
 
