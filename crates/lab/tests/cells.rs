@@ -180,7 +180,7 @@ fn a_cell_that_is_stuck_is_named_with_its_command_beside_the_others() {
     const STUCK: &str = "lb:flaw='keeps-epochs-whole'";
     let of = |designs: &[&str]| CompareOptions {
         machine: "micro15".into(),
-        threads: 4,
+        threads: Some(4),
         operations: 100,
         crashes: 0,
         requests: RequestOptions::default(),

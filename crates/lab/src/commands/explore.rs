@@ -225,8 +225,7 @@ impl Experiment for ExploreCommand {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<ExploreReport, ExploreError> {
-        let report = plan.share(Share::Whole, progress, stop)?;
-        Ok(ExploreReport { must_be_complete: plan.require_complete, ..report })
+        plan.share(Share::Whole, progress, stop)
     }
 }
 

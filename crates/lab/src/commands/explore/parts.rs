@@ -197,10 +197,11 @@ impl ExploreCommand {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<ExploreReport, ExploreError> {
-        match &self.workload {
+        let report = match &self.workload {
             Some(name) => explore_share(name, &self.options, share, progress, stop),
             None => program::explore(&self.program, &self.options, share, progress, stop),
-        }
+        }?;
+        Ok(ExploreReport { must_be_complete: self.require_complete, ..report })
     }
 }
 
@@ -217,6 +218,7 @@ mod tests {
             workload: Some(name.into()),
             options: ExploreOptions { seconds: 0, ..options },
             broken: false,
+            require_complete: false,
             json: None,
             html: None,
             program: Default::default(),
