@@ -67,12 +67,12 @@ struct At<'a> {
 /// A call for the steps of a stretch without one, before this instruction of the block.
 pub(super) type Extra = usize;
 
+/// Records by the instruction of a block that they are of, and those that need a call.
+type Records = (Vec<(usize, Record)>, Vec<(Extra, Record)>);
+
 /// The records of a block: for each instruction that calls the machine, and for those before which
 /// a call must be made. `calls` says which instructions call, and which accesses stay in the frame.
-pub(super) fn records<'a>(
-    block: &[(&'a Instruction<'a>, Seen)],
-    function: &Function,
-) -> (Vec<(usize, Record)>, Vec<(Extra, Record)>) {
+pub(super) fn records<'a>(block: &[(&'a Instruction<'a>, Seen)], function: &Function) -> Records {
     let all = read(block, function);
     let (mut records, mut extra) = (Vec::new(), Vec::new());
     let mut first = 0;
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    fn look(lines: &[(&str, bool, bool)]) -> (Vec<(usize, Record)>, Vec<(Extra, Record)>) {
+    fn look(lines: &[(&str, bool, bool)]) -> Records {
         let read: Vec<Instruction<'_>> = lines.iter().map(|(text, ..)| parse(text)).collect();
         let seen = lines
             .iter()
