@@ -1,7 +1,9 @@
 //! Programs whose threads leave their flushes to flushers (PACT'20), on simulated machines.
 
 use super::{Place, without_gcc};
-use seawall_program::{Fences, From, Judge, Limit, Persistent, Ran, Request, Run, Start};
+use seawall_program::{
+    FILES, Fences, From, Judge, Limit, Persistent, Ran, Request, Run, Start, make_files,
+};
 use seawall_ribbon::{EarlyStores, Mode, RibbonFlaw, RibbonOptions};
 use serde_json::Value;
 use std::fs;
@@ -97,7 +99,7 @@ fn crashed(place: &Place, options: RibbonOptions) -> Ran {
     let embedded = seawall_cc::embedded(&at("batches")).unwrap();
     let image = embedded.write(&folder).unwrap();
     let text = |path: PathBuf| path.display().to_string();
-    let pool = text(folder.join("pool"));
+    let pool = text(make_files(&folder.join(FILES)).unwrap());
     let words = ["batches", "run", &pool, "3", "40"].map(str::to_owned).to_vec();
     let check = [&text(at("batches")), "check", "{pool}"].map(str::to_owned).to_vec();
     let request = Request {

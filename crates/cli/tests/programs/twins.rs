@@ -10,10 +10,11 @@ use std::process::Command;
 ///
 /// A workload pays for its accesses to the pool, and a little for its logs. A twin is a program: it
 /// also pays for loops, calls, and what it keeps in memory of its own. The log of sps is 130 words
-/// of which nearly all of its time is made. A load of a twin waits for the index of which its
-/// address is made, which is not seen in a workload: that of hash is looked up in memory.
+/// of which nearly all of its time is made. A load of a twin waits for all loads of which its
+/// address is made, and one of a workload only for the load that has returned the address: of the
+/// time of hash and rbtree, which go from index to index, that is 9 and 23 % under lb.
 const TWINS: [(&str, f64); 5] =
-    [("sps", 0.40), ("queue", 0.25), ("hash", 0.35), ("sdg", 0.25), ("rbtree", 0.25)];
+    [("sps", 0.40), ("queue", 0.25), ("hash", 0.35), ("sdg", 0.25), ("rbtree", 0.40)];
 
 /// Operations that `compare` measures, and as many more to warm up as it adds.
 const OPERATIONS: u64 = 400;
