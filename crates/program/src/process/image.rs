@@ -1,9 +1,10 @@
 //! Where the loaded modules of the program are.
 
 use crate::process::locals::ThreadLocals;
-use crate::process::runtime::runtime;
+use crate::process::runtime::{Caller, runtime};
 use crate::process::stacks;
 use libc::{c_int, c_void};
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -159,16 +160,26 @@ impl ProgramCode {
     }
 
     /// The instruction at `at`; or where the program has called it, by the stack from `stack` on,
-    /// if it is of a library.
-    pub(crate) fn own(&self, at: u64, stack: u64) -> u64 {
+    /// if it is of a library. While a thread stays in libraries its `caller` is looked for once.
+    pub(crate) fn own(&self, at: u64, stack: u64, caller: &Cell<Caller>) -> u64 {
         // A return address may be the first byte of the next function.
         if !self.is_of_library(at.wrapping_sub(1)) {
+            caller.set(Caller::Unknown);
             return at;
         }
-        let mut words = words_on(stack, stacks::end_of(stack)).map(|(_, word)| word);
+        let end = stacks::end_of(stack);
+        match caller.get() {
+            Caller::At { slot, back } if (stack..end).contains(&slot) && word_at(slot) == back => {
+                return back;
+            }
+            Caller::Far { stack: seen } if (stack..end).contains(&seen) => return at,
+            _ => {}
+        }
         let is_users =
-            |word: &u64| !self.is_of_library(word.wrapping_sub(1)) && self.is_behind_call(*word);
-        words.find(is_users).unwrap_or(at)
+            |word: u64| !self.is_of_library(word.wrapping_sub(1)) && self.is_behind_call(word);
+        let found = words_on(stack, end).find(|(_, word)| is_users(*word));
+        caller.set(found.map_or(Caller::Far { stack }, |(slot, back)| Caller::At { slot, back }));
+        found.map_or(at, |(_, back)| back)
     }
 
     /// The first address in code of the support library on the stack from `stack` on, and where it
@@ -245,8 +256,13 @@ impl ProgramCode {
 /// The words of the stack of a thread from `stack` on, each with where it is.
 fn words_on(stack: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let last = end.min(stack + 8 * LOOKED_AT);
-    // SAFETY: the words are on the stack of the thread, below its end.
-    (stack & !7..last).step_by(8).map(|at| (at, unsafe { std::ptr::read(at as *const u64) }))
+    (stack & !7..last).step_by(8).map(|at| (at, word_at(at)))
+}
+
+/// A word of the stack of the thread that runs.
+fn word_at(at: u64) -> u64 {
+    // SAFETY: the callers have held it against the stack pointer and the end of the stack.
+    unsafe { std::ptr::read(at as *const u64) }
 }
 
 /// How many words of a stack are looked at, and how many addresses are kept.

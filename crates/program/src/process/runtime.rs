@@ -23,8 +23,24 @@ pub(crate) type SystemCall = extern "C" fn(u64, u64, u64, u64, u64, u64, u64) ->
 /// Gives an answer; false if that fails.
 pub(crate) type Tell = fn(&Answer) -> bool;
 
-/// From a site and the stack pointer there to a site of the program's own code.
-pub(crate) type Locate = fn(u64, u64) -> u64;
+/// From a site and the stack pointer there to a site of the program's own code. The thread keeps
+/// what is known of the caller as long as it is in libraries.
+pub(crate) type Locate = fn(u64, u64, &Cell<Caller>) -> u64;
+
+/// What called a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Unknown,
+    /// It is called behind this address, which lies at that place of the stack.
+    At {
+        slot: u64,
+        back: u64,
+    },
+    /// No call is in reach from this stack pointer on.
+    Far {
+        stack: u64,
+    },
+}
 
 /// Most bytes of each kind of memory that a program may touch.
 pub(crate) const SPACE_BYTES: u64 = 8 << 30;
@@ -93,6 +109,7 @@ pub(crate) struct Thread {
     /// The site that stands for it in a finding. A store is finished when its thread has gone on,
     /// and its frame may be gone.
     pub(crate) named: Cell<u64>,
+    pub(crate) caller: Cell<Caller>,
 }
 
 impl Thread {
@@ -117,6 +134,7 @@ impl Thread {
             site: Cell::new(0),
             stack: Cell::new(0),
             named: Cell::new(0),
+            caller: Cell::new(Caller::Unknown),
         }
     }
 
@@ -125,7 +143,7 @@ impl Thread {
     pub(crate) fn comes_to(&self, site: u64) {
         self.site.set(site);
         if let Some(locate) = runtime().locate.get() {
-            self.named.set(locate(site, self.stack.get()));
+            self.named.set(locate(site, self.stack.get(), &self.caller));
         }
     }
 

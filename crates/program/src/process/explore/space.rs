@@ -131,7 +131,8 @@ impl Space {
             recovery: OnceCell::new(),
         };
         assert!(SPACE.0.set(space).is_ok(), "a process has one space");
-        runtime().locate.set(Some(|site, stack| self::space().code.own(site, stack)));
+        let own = |site, stack, caller: &_| self::space().code.own(site, stack, caller);
+        runtime().locate.set(Some(own));
     }
 
     /// The run of this process is a recovery on pools with these words.
