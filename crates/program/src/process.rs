@@ -92,7 +92,9 @@ pub fn serve(folder: &Path) -> ! {
     let asked = std::fs::read(folder.join(REQUEST)).map_err(|error| error.to_string());
     let asked =
         asked.and_then(|bytes| serde_json::from_slice::<Asked>(&bytes).map_err(|e| e.to_string()));
-    let done = asked.and_then(|Asked { by, task }| {
+    let done = asked.and_then(|Asked { mut by, task }| {
+        // Who asks may have made it otherwise than as a folder of programs.
+        by.folders.push(folder.to_owned());
         match &task {
             Task::Natively(_) => {}
             Task::Explore(Serving { layout: Some(layout), .. }) => {
