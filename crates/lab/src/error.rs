@@ -31,7 +31,7 @@ pub enum LabError {
         /// The workload and the design.
         cell: String,
         /// What its cores wait for.
-        error: SimError,
+        error: Box<SimError>,
         /// The command that runs it again.
         command: String,
     },

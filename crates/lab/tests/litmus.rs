@@ -74,7 +74,7 @@ const CAUGHT: &[(&str, &[&str], u64)] = &[
     ("asap:flaw='drops-dependences'", &["H04", "D41", "H06", "I18"], 500),
     ("asap:records=1:flaw='ignores-nack'", &["I20", "G35", "H17", "A15"], 300),
     ("bsp-naive:flaw='ignores-order'", &["G01", "G04", "H17", "I20"], 300),
-    ("bsp-naive:flaw='ignores-conflicts'", &["C09", "G09", "G39", "H05"], 500),
+    ("bsp-naive:flaw='ignores-conflicts'", &["C36", "D41", "H04", "H06"], 500),
     ("strand:flaw='passes-barriers'", &["A07", "A16", "B03"], 300),
     ("strand:flaw='joins-one'", &["S06"], 1000),
     ("dpo:flaw='forgets-sent'", &["G39", "H04"], 1000),

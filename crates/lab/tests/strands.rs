@@ -140,7 +140,7 @@ fn compared(designs: &[&str], crashes: u64) -> Comparison {
     let options = CompareOptions {
         workloads: strings(&["ctree", "hashmap"]),
         designs: strings(designs),
-        machine: "desktop".into(), // stores overlap
+        machine: "desktop:memory.banks=2".into(), // stores wait for banks, and overlap
         threads: Some(2),
         operations: 40,
         requests: RequestOptions::on_entries(64),

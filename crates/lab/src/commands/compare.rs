@@ -61,6 +61,7 @@ impl Comparison {
             let mut cell = match run_recorded(&plan.machine, point, traced, stop) {
                 Err(LabError::Sim(error)) if error.is_stuck() => {
                     let command = point.command(&plan.machine_name);
+                    let error = Box::new(error);
                     return Ok(Err(LabError::Stuck { cell: point.cell_name(), error, command }));
                 }
                 other => other?,
