@@ -280,6 +280,7 @@ def explore(
     fixed: bool = False,
     replay: Optional[str] = None,
     broken: bool = False,
+    require_complete: bool = False,
     json: Optional[Path] = None,
     html: Optional[Path] = None,
     program: Optional[Command] = None,
@@ -330,6 +331,8 @@ def explore(
     :param fixed: The fixed twin of a case of the corpus
     :param replay: Build one image again, as a finding printed it
     :param broken: Break the structure on purpose: the same as --flaw no-order
+    :param require_complete: Exit code 1 also if not every image of every schedule within the bounds
+        was tried
     :param json: Write the report to this file, as one JSON record [if stopped: to FILE.partial]
     :param html: Write a page for a browser to this file, with what happened before each crash
         beside the sources [if stopped: to FILE.partial]
