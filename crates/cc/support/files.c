@@ -162,66 +162,56 @@ ssize_t __pread_chk(int file, void *to, size_t bytes, off_t offset, size_t room)
 }
 ssize_t __pread64_chk(int, void *, size_t, off_t, size_t) ALIAS(__pread_chk);
 
-ssize_t readv(int file, const struct iovec *pieces, int count)
+/* One piece after the other, up to the first that is not done as a whole. */
+static ssize_t pieces_at(int file, const struct iovec *pieces, int count, off_t offset, bool writes)
 {
     ssize_t done = 0;
     for (int i = 0; i < count; i++) {
-        ssize_t got = read(file, pieces[i].iov_base, pieces[i].iov_len);
-        if (got < 0)
+        char *piece = pieces[i].iov_base;
+        size_t bytes = pieces[i].iov_len;
+        off_t at = offset < 0 ? -1 : offset + done;
+        ssize_t now = writes ? write_at(file, piece, bytes, at) : read_at(file, piece, bytes, at);
+        if (now < 0)
             return done > 0 ? done : -1;
-        done += got;
-        if ((size_t)got < pieces[i].iov_len)
+        done += now;
+        if ((size_t)now < bytes)
             break;
     }
     return done;
+}
+
+ssize_t readv(int file, const struct iovec *pieces, int count)
+{
+    support_check_input(file);
+    return pieces_at(file, pieces, count, -1, false);
 }
 
 ssize_t writev(int file, const struct iovec *pieces, int count)
 {
-    ssize_t done = 0;
-    for (int i = 0; i < count; i++) {
-        ssize_t put = write(file, pieces[i].iov_base, pieces[i].iov_len);
-        if (put < 0)
-            return done > 0 ? done : -1;
-        done += put;
-        if ((size_t)put < pieces[i].iov_len)
-            break;
-    }
-    return done;
+    return pieces_at(file, pieces, count, -1, true);
 }
 
-/* As those two, from an offset on. */
 ssize_t preadv(int file, const struct iovec *pieces, int count, off_t offset)
 {
-    ssize_t done = 0;
-    for (int i = 0; i < count; i++) {
-        ssize_t got = pread(file, pieces[i].iov_base, pieces[i].iov_len, offset + done);
-        if (got < 0)
-            return done > 0 ? done : -1;
-        done += got;
-        if ((size_t)got < pieces[i].iov_len)
-            break;
+    if (offset < 0) {
+        errno = EINVAL;
+        return -1;
     }
-    return done;
+    return pieces_at(file, pieces, count, offset, false);
 }
 ssize_t preadv64(int, const struct iovec *, int, off64_t) ALIAS(preadv);
 
 ssize_t pwritev(int file, const struct iovec *pieces, int count, off_t offset)
 {
-    ssize_t done = 0;
-    for (int i = 0; i < count; i++) {
-        ssize_t put = pwrite(file, pieces[i].iov_base, pieces[i].iov_len, offset + done);
-        if (put < 0)
-            return done > 0 ? done : -1;
-        done += put;
-        if ((size_t)put < pieces[i].iov_len)
-            break;
+    if (offset < 0) {
+        errno = EINVAL;
+        return -1;
     }
-    return done;
+    return pieces_at(file, pieces, count, offset, true);
 }
 ssize_t pwritev64(int, const struct iovec *, int, off64_t) ALIAS(pwritev);
 
-/* An offset of -1 is that of the file here. Hints of how to read change nothing. */
+/* These take -1, too. Hints of how to read change nothing. */
 ssize_t preadv2(int file, const struct iovec *pieces, int count, off_t offset, int flags)
 {
     (void)flags;

@@ -123,8 +123,8 @@ impl<'a> Traced<'a> {
         self.note_access(FENCES, Use::Fence);
     }
 
-    /// As above, of a locked instruction: what the thread flushes afterwards may cover all that is
-    /// stored by now. One that leaves its word as it was may be what a loop waits with.
+    /// As above, of a locked instruction. One that leaves its word as it was may be what a loop
+    /// waits with.
     pub(crate) fn note_locked(&self, changes: bool) {
         if changes { self.note_fence() } else { self.note_full_fence() }
     }
@@ -291,12 +291,11 @@ impl<'a> Traced<'a> {
         Some(store)
     }
 
-    /// A compare-and-exchange has found this word, and failed: it is a load that earlier stores of
-    /// the thread do not wait behind.
+    /// A compare-and-exchange has found this word, and failed: a load before which the stores of its
+    /// thread have become visible. It completes no flush, so it is no fence.
     pub(crate) fn fail(&self, at: Addr, found: u64, caller: Site) {
         self.look(at, caller);
         if self.shared.notes_failed {
-            self.note_access(FENCES, Use::Fence);
             self.event(&mut self.shared.trace.borrow_mut(), Kind::Failed, caller);
         }
         if let Some(visible) = self.shared.visible.borrow_mut().as_mut() {

@@ -26,14 +26,14 @@ pub enum LabError {
     #[error(transparent)]
     Sim(#[from] SimError),
     /// A cell that does not come to its end.
-    #[error("{cell}: {error}\n  repeat: {command}")]
+    #[error("{cell}: {error}{repeat}")]
     Stuck {
-        /// The workload and the design.
+        /// The program and the design.
         cell: String,
         /// What its cores wait for.
         error: Box<SimError>,
-        /// The command that runs it again.
-        command: String,
+        /// The command that runs it again, on a line of its own, where one cell is a command.
+        repeat: String,
     },
     /// The machine cannot be used.
     #[error(transparent)]

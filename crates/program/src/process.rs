@@ -212,11 +212,10 @@ fn run(request: &Request) -> Result<Ran, String> {
     if request.has_profile {
         let _ = runtime.profile.set(Profile::of_image());
     }
-    let records = || Records::of(image::code().into_iter().map(|(path, base, ..)| (path, base)));
     // A check takes no time, nor does an exploration.
-    let is_timed = runtime.tells.get().is_none();
-    if let Some(records) = is_timed.then(records).flatten() {
-        let _ = runtime.records.set(records);
+    if runtime.tells.get().is_none() {
+        let modules = image::code().into_iter().map(|(path, base, ..)| (path, base));
+        let _ = runtime.records.set(Records::of(modules));
     }
     let is_first = request.from == From::Start;
 

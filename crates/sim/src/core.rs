@@ -239,14 +239,12 @@ pub(crate) struct Core {
     /// When the lines that loads have requested arrive, why so late, and whose loads they are.
     misses: Vec<(Cycle, Reason, u32)>,
     /// What can be the address of an object in memory.
-    pub(crate) addresses: Range<u64>,
+    addresses: Range<u64>,
     pointers: [(u64, Cycle); POINTERS],
     next_pointer: usize,
     /// From when on no load has to wait for its address.
     pointers_until: Cycle,
-    /// Whether the program says when the addresses of its loads are known.
-    pub(crate) follows_data: bool,
-    /// When that of the next load is, if the program says so.
+    /// When the address of the next load is known, if the program says so.
     known: Cycle,
     /// When the last of the loads arrives since this was last taken.
     pub(crate) arrived: Cycle,
@@ -289,7 +287,6 @@ impl Core {
             pointers: [(0, 0); POINTERS],
             next_pointer: 0,
             pointers_until: 0,
-            follows_data: false,
             known: 0,
             arrived: 0,
             slot,

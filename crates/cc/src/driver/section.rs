@@ -5,7 +5,7 @@
 //! `.comment`. It is added behind all that the file holds, so that not a byte of the native code
 //! moves; only the table of sections is new.
 //!
-//! The section holds one record, or several after `ld -r`: a line `seawall-cc 2 HEAD BODY` with two
+//! The section holds one record, or several after `ld -r`: a line `seawall-cc 3 HEAD BODY` with two
 //! lengths in bytes, a head of lines, and as its body the instrumented code, an ELF file:
 //!
 //! ```text
@@ -27,7 +27,7 @@ pub(crate) type Elf<'data, R> = ElfFile<'data, FileHeader64<LittleEndian>, R>;
 pub(crate) const NAME: &str = ".seawall";
 
 /// The version of the record, and of the page that its code calls.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MAGIC: &str = "seawall-cc ";
 
 /// One record.
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn records_of_other_versions_and_broken_ones_are_refused() {
         let text = code().encode();
-        let other = [b"seawall-cc 1".as_slice(), &text[12..]].concat();
+        let other = [b"seawall-cc 2".as_slice(), &text[12..]].concat();
         assert_eq!(Record::decode_all(&other), None);
         assert_eq!(Record::decode_all(&text[..text.len() - 1]), None);
         assert_eq!(Record::decode_all(b"\x7fELF"), None);

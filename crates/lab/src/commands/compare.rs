@@ -60,9 +60,9 @@ impl Comparison {
             let traced = Traced::at(plan.traced, *at);
             let mut cell = match run_recorded(&plan.machine, point, traced, stop) {
                 Err(LabError::Sim(error)) if error.is_stuck() => {
-                    let command = point.command(&plan.machine_name);
-                    let error = Box::new(error);
-                    return Ok(Err(LabError::Stuck { cell: point.cell_name(), error, command }));
+                    let repeat = format!("\n  repeat: {}", point.command(&plan.machine_name));
+                    let (cell, error) = (point.cell_name(), Box::new(error));
+                    return Ok(Err(LabError::Stuck { cell, error, repeat }));
                 }
                 other => other?,
             };

@@ -98,6 +98,10 @@ impl<'a> Runner<'a> {
             progress.cell_done(piece.program(), &piece.design());
             match done {
                 Err(LabError::Sim(SimError::Stopped)) => Ok(None),
+                Err(LabError::Sim(error)) if error.is_stuck() => {
+                    let cell = format!("{} under {}", piece.program(), piece.design());
+                    Err(LabError::Stuck { cell, error: Box::new(error), repeat: String::new() })
+                }
                 other => other.map(Some),
             }
         };
@@ -127,5 +131,33 @@ impl<'a> Runner<'a> {
             }
             Ok(result)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named;
+
+    impl Piece for Named {
+        fn program(&self) -> &str {
+            "lu"
+        }
+
+        fn design(&self) -> String {
+            "bsp-lb".into()
+        }
+    }
+
+    #[test]
+    fn a_piece_that_is_stuck_is_named() {
+        let (progress, stop) = (Progress::hidden(), Arc::default());
+        let stuck = |_: &Named| {
+            let who = "core 8 is parked".into();
+            Err::<(), _>(SimError::Deadlock { cycle: 5, who }.into())
+        };
+        let error = Runner::new(Some(1), &progress, &stop).all(&[Named], stuck).unwrap_err();
+        assert_eq!(error.to_string(), "lu under bsp-lb: deadlock at cycle 5: core 8 is parked");
     }
 }

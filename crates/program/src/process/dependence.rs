@@ -30,8 +30,8 @@ pub(crate) struct Record {
 pub(crate) struct Records(FxHashMap<u64, Record>);
 
 impl Records {
-    /// Of modules that are loaded, each with its base; `None` if they have none.
-    pub(crate) fn of(modules: impl Iterator<Item = (PathBuf, u64)>) -> Option<Records> {
+    /// Of modules that are loaded, each with its base.
+    pub(crate) fn of(modules: impl Iterator<Item = (PathBuf, u64)>) -> Records {
         let mut records = FxHashMap::default();
         for (path, base) in modules {
             let found = std::fs::read(path).ok().and_then(|file| dependence::records_of(&file));
@@ -39,7 +39,7 @@ impl Records {
                 read(base + at, bytes, &mut records);
             }
         }
-        (!records.is_empty()).then_some(Records(records))
+        Records(records)
     }
 
     #[inline]

@@ -77,10 +77,8 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     }
     // All that the page says is read before other threads can run.
     let (counted, mask, flags) = (Counted::take(), counted::mask(), counted::flags());
-    // What the last instruction began is finished as that one's.
     let records = runtime.records.get();
-    records.inspect(|_| thread.data.finish(thread.machine()));
-    finish(thread, stack);
+    finish_last(thread, stack);
     match runtime.profile.get() {
         None => charge(thread, stack, counted),
         Some(profile) => {
@@ -130,12 +128,18 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
 /// has counted is charged at its next instruction.
 fn copy(thread: &Thread, stack: u64, begins: bool) {
     let counted = Counted::take();
+    finish_last(thread, stack);
+    thread.through(|machine| if begins { machine.begin_copy() } else { machine.end_copy() });
+    counted.put_back();
+}
+
+/// What the last instruction began is finished as that one's.
+#[inline]
+fn finish_last(thread: &Thread, stack: u64) {
     if runtime().records.get().is_some() {
         thread.data.finish(thread.machine());
     }
     finish(thread, stack);
-    thread.through(|machine| if begins { machine.begin_copy() } else { machine.end_copy() });
-    counted.put_back();
 }
 
 /// Whether what the access reads is data of the program.

@@ -11,8 +11,6 @@ use seawall_sim::{Cycle, SimMemory};
 pub(crate) trait Machine {
     /// Gives the machine a page of 4 KiB with its contents.
     fn map(&self, page: u64, is_pm: bool, contents: &[u8]);
-    /// From now on, the program says on which loads its addresses depend.
-    fn follow_data(&self) {}
     /// The address of the loads that follow is known at this cycle; 0: it always was.
     fn wait_for_address(&self, _: Cycle) {}
     /// When the loads since the last call of this have arrived.
@@ -89,10 +87,6 @@ pub(crate) trait Machine {
 impl Machine for SimMemory<'_> {
     fn map(&self, page: u64, is_pm: bool, contents: &[u8]) {
         SimMemory::map(self, page, is_pm, contents);
-    }
-
-    fn follow_data(&self) {
-        SimMemory::follow_data(self);
     }
 
     #[inline]

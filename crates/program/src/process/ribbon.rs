@@ -113,10 +113,6 @@ impl Machine for RibbonCore<'_, '_> {
         Machine::map(self.memory, page, is_pm, contents);
     }
 
-    fn follow_data(&self) {
-        Machine::follow_data(self.memory);
-    }
-
     fn wait_for_address(&self, known: Cycle) {
         Machine::wait_for_address(self.memory, known);
     }

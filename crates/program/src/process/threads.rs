@@ -46,9 +46,6 @@ pub(crate) unsafe fn run(number: usize, machine: &dyn Machine, main: impl FnOnce
     thread
         .machine
         .set(Some(unsafe { std::mem::transmute::<&dyn Machine, &'static dyn Machine>(machine) }));
-    if runtime().records.get().is_some() {
-        machine.follow_data();
-    }
     if number == 0 {
         let top = must(stacks::stack(number));
         thread.fs.set(must(stacks::sleeper(0)));

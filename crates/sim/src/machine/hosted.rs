@@ -41,7 +41,6 @@ impl<D: Design> System<D> {
         let pages = self.pages.as_mut().expect("pages belong to a simulation in host addresses");
         pages.add(page, first);
         self.add_lines(is_pm, &lines);
-        self.widen_addresses(page);
         if is_pm {
             let first_byte = u64::from(first) * LINE_BYTES;
             self.observer.borrow_mut().mapped(first_byte, &bytes);
@@ -59,26 +58,6 @@ impl<D: Design> System<D> {
         self.hw.llc.grow(self.hw.lines.program, self.hw.lines.end);
         for (line, data) in (first..).zip(lines) {
             *self.hw.values.shared_mut(line) = *data;
-        }
-    }
-
-    /// From now on, cores take values within the page, and those between it and other pages, for
-    /// addresses. A narrower test would miss pointers to pages that nothing has touched yet; a
-    /// wider one would let counters and sizes push pointers out of the few that a core remembers.
-    fn widen_addresses(&mut self, page: u64) {
-        if self.hw.cores[0].follows_data {
-            return;
-        }
-        let known = &self.hw.cores[0].addresses;
-        let end = page + PAGE_BYTES;
-        let wider = match known.is_empty() {
-            true => page..end,
-            false => known.start.min(page)..known.end.max(end),
-        };
-        if *known != wider {
-            for core in &mut self.hw.cores {
-                core.addresses = wider.clone();
-            }
         }
     }
 
@@ -266,13 +245,6 @@ impl<D: Design> HostPort for System<D> {
 
     fn set_site(&mut self, core: usize, site: u32) {
         self.hw.cores[core].set_site(site);
-    }
-
-    fn follow_data(&mut self) {
-        for core in &mut self.hw.cores {
-            core.follows_data = true;
-            core.addresses = 0..0;
-        }
     }
 
     fn wait_for_address(&mut self, core: usize, known: Cycle) {

@@ -29,7 +29,6 @@ pub(crate) trait HostPort {
     fn end(&mut self, core: usize) -> bool;
     fn warm(&mut self, core: usize) -> bool;
     fn set_site(&mut self, core: usize, site: u32);
-    fn follow_data(&mut self);
     fn wait_for_address(&mut self, core: usize, known: Cycle);
     fn arrived(&mut self, core: usize) -> Cycle;
     fn measured(&mut self, core: usize) -> Option<Measured>;
@@ -64,13 +63,6 @@ impl SimMemory<'_> {
 
 /// Accesses.
 impl SimMemory<'_> {
-    /// From now on, the programs of all cores [say](SimMemory::wait_for_address) when the addresses
-    /// of their loads are known. Without this, an address is taken to come from a load if it is
-    /// near the value that the load returned.
-    pub fn follow_data(&self) {
-        self.machine.borrow_mut().follow_data();
-    }
-
     /// The addresses of this core's next loads are known at this cycle, until another one is told.
     pub fn wait_for_address(&self, known: Cycle) {
         self.machine.borrow_mut().wait_for_address(self.core, known);

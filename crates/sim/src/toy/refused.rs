@@ -76,8 +76,6 @@ impl HostPort for Toy {
 
     fn set_site(&mut self, _: usize, _: u32) {}
 
-    fn follow_data(&mut self) {}
-
     fn wait_for_address(&mut self, _: usize, _: Cycle) {}
 
     fn arrived(&mut self, _: usize) -> Cycle {

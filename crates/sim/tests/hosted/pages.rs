@@ -129,16 +129,19 @@ fn what_persists_is_decided_by_the_page_alone() {
 }
 
 #[test]
-fn an_access_through_a_pointer_that_was_loaded_waits_for_it() {
-    let takes = |value: u64| {
+fn a_load_waits_for_the_loads_that_its_program_names_and_for_no_value() {
+    let takes = |waits: bool| {
         alone("volatile", move |memory| {
-            memory.map(PM + 4 * PAGE, true, &value.to_le_bytes());
+            memory.map(PM + 4 * PAGE, true, &(PM + 64).to_le_bytes());
             memory.load::<u64>(pm(4 * PAGE));
+            if waits {
+                memory.wait_for_address(memory.arrived());
+            }
             memory.load::<u64>(pm(64));
         })
         .cycles
     };
-    let (through, beside) = (takes(PM + 64), takes(PM + 8192));
+    let (through, beside) = (takes(true), takes(false));
     assert!(through > beside + beside / 2, "{through} cycles through it, {beside} beside it");
 }
 
