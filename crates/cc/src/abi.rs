@@ -44,7 +44,7 @@ pub const CALLS: u64 = PAGE + 0x200;
 /// Which vector registers may hold something that the program still needs.
 ///
 /// All of them are scratch registers for a called function, so that a function needs only those
-/// that it names itself.
+/// that it names itself, and those that it may pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vectors {
     /// None.

@@ -14,7 +14,7 @@ use super::masked::masked;
 use super::operand::{BP, DI, Memory, SP, is_general};
 use super::program::{Program, What};
 use super::scan::Statement;
-use crate::abi::{self, Kind, Vectors};
+use crate::abi::{self, Kind};
 use std::collections::BTreeSet;
 
 /// What replaces the bytes from `start` to `end` of the file.
@@ -321,13 +321,7 @@ impl Site<'_> {
                 what |= u32::from(abi::DIRECTED);
             }
         }
-        // Such a call stands where the function may only pass a value on, in a register that it
-        // does not name.
-        let vectors = match what == Kind::Flow.what(0) {
-            true => self.function.vectors.max(Vectors::Sse),
-            false => self.function.vectors,
-        };
-        let entry = abi::entry(self.flags && !directed, vectors);
+        let entry = abi::entry(self.flags && !directed, self.function.vectors);
         lines.push(format!("movl\t${what:#x}, {:#x}", abi::WHAT));
         lines.push(format!("call\t*{:#x}", abi::ENTRIES + 8 * entry));
         if directed {

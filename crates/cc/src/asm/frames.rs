@@ -1,9 +1,11 @@
 //! What is common to the instructions of a function: whether others may reach its frame, whether
 //! it uses memory below the stack pointer, and which vector registers it needs.
 //!
-//! Compilers know what the functions of a file leave alone (gcc's `-fipa-ra`), so that a caller may
-//! keep a value in a vector register that a function of the same file does not name. A function
-//! therefore needs what its callers in the file need.
+//! A function may pass an argument or a result on in a vector register that it does not name
+//! (`return g(x);`), so that one that calls others needs the widest registers of its file. Compilers
+//! know what the functions of a file leave alone (gcc's `-fipa-ra`), so that a caller may keep a
+//! value in a vector register that a function of the same file does not name. A function therefore
+//! needs what its callers in the file need, too.
 
 use super::instruction::{Flow, Instruction};
 use super::operand::{BP, Memory, Operand, SP, is_general, vector};
@@ -44,7 +46,7 @@ pub(crate) fn functions(program: &Program<'_>) -> Functions {
     let mut seen = vec![NOTHING; program.functions];
     let mut outside = NOTHING;
     let mut calls = Vec::new();
-    let mut all = Vectors::None;
+    let mut all = Vectors::Sse;
     for point in &program.points {
         let What::Instruction(instruction) = &point.what else { continue };
         let one = point.function.map_or(&mut outside, |number| &mut seen[number]);
@@ -53,6 +55,9 @@ pub(crate) fn functions(program: &Program<'_>) -> Functions {
         if let (Some(from), Some(to)) = (point.function, target(program, instruction)) {
             calls.push((from, to));
         }
+    }
+    for one in seen.iter_mut().filter(|one| one.leaves) {
+        one.vectors = all;
     }
     spread(&mut seen, &calls);
     let known = seen.iter().map(|seen| seen.function(all)).collect();
@@ -100,6 +105,8 @@ struct Seen {
     /// The frame pointer is used as more than that; it matters if it is one.
     frame_pointer_leaves: bool,
     calls: bool,
+    /// It goes on in other functions, by a call or a jump.
+    leaves: bool,
     /// Memory below the stack pointer is named.
     below: bool,
     /// The address of the frame is copied, with which memory below can be reached.
@@ -114,6 +121,7 @@ const NOTHING: Seen = Seen {
     frame_pointer: false,
     frame_pointer_leaves: false,
     calls: false,
+    leaves: false,
     below: false,
     copies: false,
     compiled: false,
@@ -125,6 +133,11 @@ impl Seen {
     fn look(&mut self, instruction: &Instruction<'_>) {
         self.compiled |= instruction.compiled;
         self.calls |= instruction.compiled && matches!(instruction.flow(), Flow::Call(_));
+        self.leaves |= match instruction.flow() {
+            Flow::Call(_) => true,
+            Flow::Jump(to) | Flow::Branch(to) => to.is_none_or(|name| !name.starts_with(".L")),
+            Flow::Next | Flow::Return | Flow::Trap => false,
+        };
         self.directed |= instruction.mnemonic == "std";
         self.vectors = self.vectors.max(vectors(instruction));
         if is_move(instruction, SP, BP) {
@@ -265,6 +278,19 @@ mod tests {
                     leaq 8(%rsp), %rdi\ncall g\n.size f.cold, .-f.cold\n.text";
         assert!(gcc(cold).exposes);
         assert!(!first(cold, "clang version 17").exposes);
+    }
+
+    #[test]
+    fn a_function_that_goes_on_in_others_may_pass_vector_registers_on() {
+        for body in ["call g\nret", "jmp h", "jmp *%rax", "je h\nret", "call *%rax\nret"] {
+            assert_eq!(gcc(body).vectors, Vectors::Sse, "{body}");
+        }
+        assert_eq!(gcc("je .L2\nnop\n.L2:\nret").vectors, Vectors::None);
+        let wide = ".type f,@function\nf:\ncall h\nret\n.type g,@function\ng:\n\
+                    vaddps %ymm0, %ymm0, %ymm1\nret\n.ident \"GCC\"\n";
+        let clean = scan::plain(wide);
+        let program = program::read(&scan::statements(wide, &clean)).unwrap();
+        assert_eq!(functions(&program).of(Some(0)).vectors, Vectors::Avx);
     }
 
     #[test]

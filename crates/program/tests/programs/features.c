@@ -610,8 +610,24 @@ static int apply_all(int count, ...)
     return result;
 }
 
+__attribute__((noipa)) static double halved(double number)
+{
+    return number / 2;
+}
+
+/* Passes a number on, and the result back, in a register that it does not name. */
+__attribute__((noipa)) static double passed(double number, long *steps)
+{
+    ++*steps;
+    double half = halved(number);
+    ++*steps;
+    return half;
+}
+
 static void calls(void)
 {
+    long steps = 0;
+    CHECK(passed(2.5, &steps) == 1.25 && steps == 2);
     int (*table[2])(int, int) = {add, multiply}, hidden = 1;
     HIDE(hidden);
     CHECK(table[hidden](6, 7) == 42 && table[!hidden](6, 7) == 13);
