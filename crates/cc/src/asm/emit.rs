@@ -184,6 +184,8 @@ fn edit(instruction: &Instruction<'_>, mut lines: Vec<String>, part: Part) -> Op
     }
 }
 
+const ABOVE_RED_ZONE: &str = "leaq\t128(%rsp), %rsp";
+
 /// Where the address of an access is.
 #[derive(Clone, Copy)]
 enum Address<'a> {
@@ -236,6 +238,7 @@ impl Site<'_> {
                     part.before = self.lines(Kind::Load, 64, Address::Memory(from));
                     let what = Kind::Direct.what(64) | abi::SAME;
                     part.before.extend(self.call_with(what, Vec::new(), Address::Register(to)));
+                    part.instead = Some(self.copied(from, to));
                 }
             }
             Effect::Masked(kind, bytes) => self.masked(kind, bytes, counts, &mut part),
@@ -285,32 +288,21 @@ impl Site<'_> {
         self.call_with(kind.what(bytes), Vec::new(), address)
     }
 
+    /// What `movdir64b` does, for a processor that does not have it.
+    fn copied(&self, from: &Memory<'_>, to: &str) -> Vec<String> {
+        let mut lines = self.place(Vec::new(), Address::Memory(from));
+        lines.extend((0..8).map(|word| format!("pushq\t{}(%rdi)", 8 * word)));
+        lines.push(format!("movq\t{:#x}, %rdi", abi::SAVED));
+        self.put(Address::Register(to), &mut lines);
+        lines.extend((0..8).rev().map(|word| format!("popq\t{}(%rdi)", 8 * word)));
+        lines.extend(self.function.red_zone.then(|| ABOVE_RED_ZONE.into()));
+        lines.push(format!("movq\t{:#x}, %rdi", abi::SAVED));
+        lines
+    }
+
     /// The call, after lines that may use `%rdi` and leave the flags alone.
     fn call_with(&self, what: u32, first: Vec<String>, address: Address<'_>) -> Vec<String> {
-        let mut lines = vec![format!("movq\t%rdi, {:#x}", abi::SAVED)];
-        if !first.is_empty() {
-            lines.extend(first);
-            lines.push(format!("movq\t{:#x}, %rdi", abi::SAVED));
-        }
-        let thread = match address {
-            Address::None => false,
-            Address::Memory(memory) => self.address(memory, &mut lines),
-            Address::Register(name) => {
-                let whole = name.starts_with('r');
-                let (mov, to) = if whole { ("movq", "rdi") } else { ("movl", "edi") };
-                lines.push(format!("{mov}\t%{name}, %{to}"));
-                false
-            }
-        };
-        if self.function.red_zone {
-            lines.push("leaq\t-128(%rsp), %rsp".to_string());
-        }
-        if thread {
-            lines.push("pushq\t%rax".to_string());
-            lines.push("movq\t%fs:0, %rax".to_string());
-            lines.push("leaq\t(%rax,%rdi), %rdi".to_string());
-            lines.push("popq\t%rax".to_string());
-        }
+        let mut lines = self.place(first, address);
         // An entry keeps those flags that computations set, and clears the direction.
         let directed = self.function.directed;
         let mut what = what;
@@ -327,13 +319,45 @@ impl Site<'_> {
         if directed {
             lines.push("popfq".into());
         }
+        lines.extend(self.function.red_zone.then(|| ABOVE_RED_ZONE.into()));
+        lines
+    }
+
+    /// Saves `%rdi`, puts the address there, and leaves the red zone.
+    fn place(&self, first: Vec<String>, address: Address<'_>) -> Vec<String> {
+        let mut lines = vec![format!("movq\t%rdi, {:#x}", abi::SAVED)];
+        if !first.is_empty() {
+            lines.extend(first);
+            lines.push(format!("movq\t{:#x}, %rdi", abi::SAVED));
+        }
+        let thread = self.put(address, &mut lines);
         if self.function.red_zone {
-            lines.push("leaq\t128(%rsp), %rsp".to_string());
+            lines.push("leaq\t-128(%rsp), %rsp".to_string());
+        }
+        if thread {
+            lines.push("pushq\t%rax".to_string());
+            lines.push("movq\t%fs:0, %rax".to_string());
+            lines.push("leaq\t(%rax,%rdi), %rdi".to_string());
+            lines.push("popq\t%rax".to_string());
         }
         lines
     }
 
-    /// Puts the address into `%rdi`. Gives whether the address of the thread is still to be added.
+    /// Puts the address into `%rdi`. Gives whether that of the thread is still to be added.
+    fn put(&self, address: Address<'_>, lines: &mut Vec<String>) -> bool {
+        match address {
+            Address::None => false,
+            Address::Memory(memory) => self.address(memory, lines),
+            Address::Register(name) => {
+                let whole = name.starts_with('r');
+                let (mov, to) = if whole { ("movq", "rdi") } else { ("movl", "edi") };
+                lines.push(format!("{mov}\t%{name}, %{to}"));
+                false
+            }
+        }
+    }
+
+    /// As above, of an operand in memory.
     fn address(&self, memory: &Memory<'_>, lines: &mut Vec<String>) -> bool {
         let text = memory.text;
         if memory.segment == Some("fs") {

@@ -57,8 +57,11 @@ static int wide(void)
     } else if (is("two-copies")) {
         memcpy((void *)(p + 18), ones, some - 16);
         memcpy((void *)(p + 19), ones, some - 16);
-    } else if (is("direct"))
-        __asm__ volatile("movdir64b (%0), %1" : : "r"(ones), "r"(p + 16) : "memory");
+    } else if (is("direct") || is("direct-askew"))
+        __asm__ volatile("movdir64b (%0), %1"
+                         :
+                         : "r"(ones), "r"(p + (is("direct") ? 16 : 18))
+                         : "memory");
     else
         return 0;
     order((void *)(p + 16));

@@ -2,7 +2,6 @@
 //! manual of the processor promises and no more.
 
 use super::{Place, without_gcc};
-use std::fs;
 
 fn place() -> Place {
     let place = Place::new();
@@ -34,10 +33,11 @@ fn the_words_of_a_wide_store_are_durable_in_any_order_and_a_direct_store_is_whol
     for kind in ["two-stores", "two-copies"] {
         explored(&place, 0, kind, &["--models", "px86,eadr,bep"]);
     }
-    let has_it = fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("movdir64b"));
-    if has_it {
-        explored(&place, 0, "direct", &["--models", "px86,eadr,bep"]);
-    }
+    explored(&place, 0, "direct", &["--models", "px86,eadr,bep"]);
+    let program = ["explore", "--program", "./stores direct-askew {pool} run"];
+    let error =
+        place.run(2, &[&program[..], &["--check", "./stores direct {pool} check"]].concat());
+    assert!(error.contains("to an address that is no multiple of 64"), "{error}");
 }
 
 #[test]

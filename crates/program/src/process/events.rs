@@ -7,6 +7,7 @@
 
 use crate::process::counted::{self, Counted};
 use crate::process::dependence::Access;
+use crate::process::failure::fail;
 use crate::process::machine::Machine;
 use crate::process::masks::{Selected, selected};
 use crate::process::pages::pages;
@@ -163,6 +164,9 @@ fn flows(thread: &Thread, registers: &Registers) {
 fn another(thread: &Thread, kind: u16, at: u64, bytes: u64) {
     if kind == LOAD {
         return load_too(thread, at, bytes);
+    }
+    if kind == DIRECT && at % bytes != 0 {
+        fail("copied 64 bytes by movdir64b to an address that is no multiple of 64 (SIGSEGV)");
     }
     pages().know(thread, at, bytes);
     let store = match kind {
