@@ -3,9 +3,9 @@
 //!
 //! The comparison knows neither places nor moments that were shown before, and walks the images by
 //! itself: all that it takes from the explorer is how a run is recorded, what a model says of it,
-//! and which loads could have been late.
+//! which loads could have been late, and which wide stores other threads met half done.
 
-use super::programs::{Call, Program, Ran, Step, WORDS};
+use super::programs::{Call, Program, Step, WORDS};
 use super::{Reduction, Schedules};
 use crate::models::order::Cut;
 use crate::recoveries::Recoveries;
@@ -45,7 +45,7 @@ pub(super) fn explored(
         assert_eq!(outcome.reached, Reached::Complete);
         ControlFlow::Continue(())
     };
-    let record = |schedule: &Schedule| program.run(schedule).map(|ran| ran.trace);
+    let record = |schedule: &Schedule| program.run(schedule);
     let tried = how.each_but((reduction, &[how.model]), &base, &mut |_| (), record, visit).unwrap();
     assert!(tried.complete);
     all.into_inner()
@@ -68,21 +68,26 @@ pub(super) fn every(how: &Schedules, program: &Program) -> BTreeSet<State> {
     let mut left = vec![(Chosen::default(), Vec::new())];
     while let Some((chosen, before)) = left.pop() {
         let turns = Turns::Chosen(chosen.choices.clone());
-        let ran = program.run(&Schedule { turns, ..base.clone() }).expect("it ends");
+        let trace = program.run(&Schedule { turns, ..base.clone() }).expect("it ends");
         let same = |(one, other): &(&Event, &Event)| {
             (one.thread, one.kind, one.operation) == (other.thread, other.kind, other.operation)
         };
-        // What the run has in common with the one that it departs from was looked at.
-        let common = ran.trace.events.iter().zip(&before).take_while(same).count();
-        states(&ran.trace, how.model, common, &mut all);
-        let events = ran.trace.events.clone();
-        longer(how, &chosen, &ran, |next| left.push((next, events.clone())));
+        // What the run has in common with the one that it departs from was looked at. Other words
+        // of a write are stored by the same events.
+        let is_reversed = |last: &Departure| matches!(last.kind, DepartureKind::Reversed(_));
+        let common = match chosen.choices.last().is_some_and(is_reversed) {
+            true => 0,
+            false => trace.events.iter().zip(&before).take_while(same).count(),
+        };
+        states(&trace, how.model, common, &mut all);
+        let events = trace.events.clone();
+        longer(how, &chosen, &trace, |next| left.push((next, events.clone())));
     }
     all
 }
 
 /// The run with one more choice, after the others, in every way.
-fn longer(how: &Schedules, chosen: &Chosen, ran: &Ran, mut add: impl FnMut(Chosen)) {
+fn longer(how: &Schedules, chosen: &Chosen, trace: &Trace, mut add: impl FnMut(Chosen)) {
     let mut add = |call: u64, kind: DepartureKind, interruptions: usize, delays: usize| {
         let follows = chosen.choices.last().is_none_or(|last| last.may_precede(call, kind));
         let choices = [&chosen.choices[..], &[Departure { call, kind }]].concat();
@@ -92,19 +97,26 @@ fn longer(how: &Schedules, chosen: &Chosen, ran: &Ran, mut add: impl FnMut(Chose
             add(Chosen { choices, interruptions, delays });
         }
     };
-    for (at, &runs) in ran.threads.iter().enumerate() {
-        let goes_on = at > 0 && ran.threads[at - 1] == runs;
-        let others = (0..ran.trace.threads as u16).filter(|other| *other != runs);
-        for other in others.filter(|other| ran.threads[at..].contains(other)) {
-            add(at as u64 + 1, DepartureKind::Run(other), usize::from(goes_on), 0);
+    // One access of each call is enough to know whose it is.
+    let mut calls: Vec<(u64, u16)> =
+        trace.accesses.iter().map(|access| (access.call, access.thread)).collect();
+    calls.dedup();
+    for (at, &(call, runs)) in calls.iter().enumerate() {
+        let goes_on = at > 0 && calls[at - 1].1 == runs;
+        let others = (0..trace.threads as u16).filter(|other| *other != runs);
+        for other in others.filter(|other| calls[at..].iter().any(|(_, of)| of == other)) {
+            add(call, DepartureKind::Run(other), usize::from(goes_on), 0);
         }
     }
-    for access in &ran.trace.accesses {
+    for access in &trace.accesses {
         for behind in access.behind.0..access.behind.1 {
             add(access.call, DepartureKind::Behind(behind), 0, 1);
         }
     }
-    for met in &ran.trace.met {
+    for met in &trace.crossed {
+        add(met.call, DepartureKind::Reversed(met.store), 0, 0);
+    }
+    for met in &trace.met {
         let kind = DepartureKind::Late(met.store);
         let is_late = chosen.choices.iter().any(|choice| choice.kind == kind);
         add(met.call, kind, 0, usize::from(!is_late));

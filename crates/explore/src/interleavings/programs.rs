@@ -8,9 +8,7 @@ use crate::traced::Traced;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
-use std::cell::RefCell;
 use std::fmt;
-use std::rc::Rc;
 
 /// Words of persistent memory: two of one line, two lines more, and a line of each thread.
 pub(super) const WORDS: [Addr; 7] = [
@@ -32,6 +30,8 @@ const VOLATILE: [Addr; 2] = [Addr::dram(0), Addr::dram(8)];
 pub(super) enum Call {
     Store(Addr, u64),
     StoreNt(Addr, u64),
+    /// Stores it to both words of the line that has two, by one write.
+    Wide(u64),
     Load(Addr),
     Flush(Addr),
     Order,
@@ -61,12 +61,6 @@ impl fmt::Debug for Step {
 /// The calls of each thread.
 #[derive(Clone, Debug)]
 pub(super) struct Program(pub(super) Vec<Vec<Step>>);
-
-/// A run, and the thread of each of its calls.
-pub(super) struct Ran {
-    pub(super) trace: Trace,
-    pub(super) threads: Vec<u16>,
-}
 
 impl Program {
     /// A program of so many threads and calls of each.
@@ -102,21 +96,18 @@ impl Program {
     }
 
     /// Runs the program.
-    pub(super) fn run(&self, schedule: &Schedule) -> Result<Ran, RunError> {
-        let log = Rc::new(RefCell::new(Vec::new()));
-        let (program, noted) = (self.clone(), log.clone());
+    pub(super) fn run(&self, schedule: &Schedule) -> Result<Trace, RunError> {
+        let program = self.clone();
         let program = move |memory: &Traced<'_>| {
             let thread = memory.thread();
             let (mut seen, mut outputs) = (0, 0);
             for Step { call, only_if } in &program.0[thread] {
                 if only_if.is_none_or(|value| value == seen) {
                     make(memory, *call, &mut seen, &mut outputs);
-                    noted.borrow_mut().push(thread as u16);
                 }
             }
         };
-        let trace = record(Image::new(512, 64), schedule, program)?;
-        Ok(Ran { trace, threads: log.take() })
+        record(Image::new(512, 64), schedule, program)
     }
 }
 
@@ -142,6 +133,7 @@ fn phrase(rng: &mut Xoshiro256PlusPlus, (at, other): (Addr, Addr), value: u64) -
 /// A random call on the word, which stores this value if it stores.
 fn call_on(rng: &mut Xoshiro256PlusPlus, at: Addr, value: u64) -> Call {
     match rng.random_range(0..24) {
+        0..6 if WORDS[..2].contains(&at) && rng.random_bool(0.3) => Call::Wide(value),
         0..6 => Call::Store(at, value),
         6 => Call::StoreNt(at, value),
         7..12 => Call::Load(at),
@@ -162,6 +154,7 @@ fn expect(rng: &mut Xoshiro256PlusPlus, threads: &mut [Vec<Step>]) {
         Call::Store(at, value) | Call::StoreNt(at, value) | Call::Exchange(at, _, value) => {
             Some((at, value))
         }
+        Call::Wide(value) => Some((WORDS[1], value)),
         Call::Add(at, by) => Some((at, by)),
         _ => None,
     };
@@ -203,6 +196,7 @@ fn make(memory: &Traced<'_>, call: Call, seen: &mut u64, outputs: &mut u64) {
     match call {
         Call::Store(at, value) => memory.store(at, value),
         Call::StoreNt(at, value) => memory.write_nt(at, &value.to_le_bytes()),
+        Call::Wide(value) => memory.write(WORDS[0], &[value.to_le_bytes(); 2].concat()),
         Call::Load(at) => *seen = memory.load(at),
         Call::Flush(at) => memory.flush(at, 8),
         Call::Order => memory.order(),
