@@ -13,17 +13,23 @@ use seawall_native::{
 
 /// `PMEMOBJ_F_RELAXED`
 const RELAXED: c_uint = 1 << 31;
+
 /// Starts the write-back of these bytes.
+#[inline]
 pub(crate) fn flush(pool: &ObjectPool, at: *const u8, len: usize) {
     if pool.file.domain() == Domain::Page {
-        // SAFETY: the pool's own pages, all of which may reach the file.
-        if let Err(error) = unsafe { raw_sync(at, len) } {
-            Failure::new(libc::EIO, format!("msync of the pool failed: {error}")).report();
-        }
-        return;
+        return sync(at, len);
     }
     // SAFETY: the kind is that which was chosen for this CPU; the caller vouches for the bytes.
     unsafe { raw_flush(pool.flush, at, len) };
+}
+
+#[cold]
+fn sync(at: *const u8, len: usize) {
+    // SAFETY: the pool's own pages, all of which may reach the file.
+    if let Err(error) = unsafe { raw_sync(at, len) } {
+        Failure::new(libc::EIO, format!("msync of the pool failed: {error}")).report();
+    }
 }
 
 /// Waits until all that this thread has flushed is durable.
@@ -37,6 +43,7 @@ pub(crate) fn persist(pool: &ObjectPool, at: *const u8, len: usize) {
 }
 
 /// The pool; a program that names one that is not open is ended.
+#[inline]
 fn open_pool(pop: Pop) -> &'static ObjectPool {
     by_pop(pop).unwrap_or_else(|failure| crate::error::fatal(&failure.text))
 }

@@ -8,7 +8,7 @@
 
 use crate::flush::{self, FlushKind};
 use crate::map;
-use seawall_memory::{Addr, LINE_BYTES, lines_of};
+use seawall_memory::LINE_BYTES;
 use std::io;
 
 const LINE: usize = LINE_BYTES as usize;
@@ -74,9 +74,15 @@ pub unsafe fn raw_flush(kind: FlushKind, at: *const u8, len: usize) {
 /// The addresses of the lines of a range, which ends at the end of memory if it is too long.
 #[inline]
 fn each_line(at: usize, len: usize, mut visit: impl FnMut(usize)) {
-    let len = len.min(usize::MAX - at) as u64;
-    for line in lines_of(Addr::from_bits(at as u64), len) {
-        visit(line.start().bits() as usize);
+    let Some(before_last) = len.checked_sub(1) else { return };
+    let last = at.saturating_add(before_last) & !(LINE - 1);
+    let mut line = at & !(LINE - 1);
+    loop {
+        visit(line);
+        if line == last {
+            return;
+        }
+        line += LINE;
     }
 }
 
