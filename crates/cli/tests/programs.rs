@@ -294,7 +294,8 @@ fn a_recovery_that_is_ended_by_a_signal_or_does_not_end_is_a_finding_with_its_pl
     place.compile("pointer.c");
     let explore = |check: &str| {
         let words = ["explore", "--program", "./pointer run {pool}", "--check", check];
-        place.run(1, &[&words[..], &["--models", "px86", "--program-seconds", "1"]].concat())
+        let limits = ["--models", "px86", "--program-seconds", "1", "--seconds", "200"];
+        place.run(1, &[&words[..], &limits].concat())
     };
     let found = explore("./pointer check {pool}");
     let line = line_of("pointer.c", "a null pointer");

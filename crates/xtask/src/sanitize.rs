@@ -44,6 +44,7 @@ const NATIVE: &[Tests] = &[
         only: &["full_speed", "real_threads", "linear::native"],
         skip: &[],
     },
+    Tests { package: "seawall", targets: ALL, only: &["threads"], skip: &[] },
 ];
 
 /// What AddressSanitizer runs besides: forks, and single threads on `Image`.
@@ -67,7 +68,12 @@ const FEWER_ADDRESSES: &[Tests] = &[Tests {
     package: "seawall-native",
     targets: LIB,
     only: &[],
-    skip: &["no_room_to_grow", "without_room_on_the_disk", "brought_in_at_once"],
+    skip: &[
+        "no_room_to_grow",
+        "without_room_on_the_disk",
+        "brought_in_at_once",
+        "that_gets_a_stack_and_no_more",
+    ],
 }];
 
 const INTERPRETED: &[Tests] = &[

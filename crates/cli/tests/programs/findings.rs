@@ -5,8 +5,8 @@ use super::{Place, line_of, without_gcc};
 fn found(place: &Place, name: &str) -> String {
     let (run, check) = (format!("./{name} run {{pool}}"), format!("./{name} check {{pool}}"));
     let words = ["explore", "--program", &run, "--check", &check, "--models", "px86"];
-    // A check that does not end is stopped soon, or no time is left to make its finding small.
-    place.run(1, &[&words[..], &["--program-seconds", "1"]].concat())
+    // There is time to make a finding small whose check does not end.
+    place.run(1, &[&words[..], &["--program-seconds", "1", "--seconds", "200"]].concat())
 }
 
 /// The last store of a copy is finished when the copy has returned; it is still the copy's.
