@@ -11,7 +11,7 @@ use crate::commands::compare::plan::CompareOptions;
 use crate::commands::compare::plan::designs;
 use crate::commands::kernels::{KERNEL_BASELINE, KernelOptions};
 use crate::engine::jobs::{Piece, Runner};
-use crate::engine::options::{CRASHES_MAX, check_jobs, in_range};
+use crate::engine::options::{CRASHES_MAX, SheetOptions, check_jobs, in_range};
 use crate::engine::spent::Spent;
 use crate::engine::timeline::{TraceOptions, Traced, draw};
 use clap::{Args, ValueEnum};
@@ -182,6 +182,7 @@ pub struct ProgramExperiment {
     seed: u64,
     jobs: Option<usize>,
     json: Option<PathBuf>,
+    sheet: SheetOptions,
     plot: Option<PathBuf>,
     html: Option<PathBuf>,
     trace: TraceOptions,
@@ -206,6 +207,7 @@ impl CompareOptions {
             seed: self.seed,
             jobs: self.jobs,
             json: self.json.clone(),
+            sheet: self.sheet.clone(),
             plot: self.plot.clone(),
             html: self.html.clone(),
             trace: self.trace.clone(),
@@ -232,6 +234,7 @@ impl KernelOptions {
             seed: self.seed,
             jobs: self.jobs,
             json: self.json.clone(),
+            sheet: self.sheet.clone(),
             plot: self.plot.clone(),
             html: self.html.clone(),
             trace: self.trace.clone(),
@@ -527,13 +530,14 @@ impl Experiment for ProgramExperiment {
     }
 
     fn files(&self, _: &ProgramPlan) -> Files {
-        Files::new()
+        let files = Files::new()
             .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
             .results(Form::Html, &self.html)
             .results(Form::Folded, &self.options.profile_folded)
-            .results(Form::Trace, &self.trace.trace)
+            .results(Form::Trace, &self.trace.trace);
+        self.sheet.beside(files)
     }
 
     fn run(

@@ -9,7 +9,7 @@ use crate::LabError;
 use crate::commands::kernels::check_point;
 use crate::commands::kernels::point::KernelPoint;
 use crate::engine::jobs::{Piece, Runner};
-use crate::engine::options::{check_jobs, in_range};
+use crate::engine::options::{SheetOptions, check_jobs, in_range};
 use clap::Args;
 use file::{Factors, SweepFile, with_tip};
 use record::{Described, SweepRecord};
@@ -63,6 +63,9 @@ pub struct SweepOptions {
     /// stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// The table as files.
+    #[command(flatten)]
+    pub sheet: SheetOptions,
     /// Run the points on the workers of the Dask cluster of this scheduler, tcp://HOST:PORT, by the
     /// Python package seawall; SEAWALL_PYTHON names its Python [default: python3]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
@@ -429,11 +432,12 @@ impl Experiment for SweepOptions {
     }
 
     fn files(&self, plan: &SweepPlan) -> Files {
-        Files::new()
+        let files = Files::new()
             .reads("the experiment", &self.experiment)
             .makes("--out", Some(plan.out()))
             .results(Form::Plot, &self.plot)
-            .results(Form::Html, &self.html)
+            .results(Form::Html, &self.html);
+        self.sheet.beside(files)
     }
 
     fn run(

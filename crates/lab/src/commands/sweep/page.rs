@@ -30,7 +30,8 @@ impl Sweep {
             notes: self.page_notes(),
             sections: vec![HtmlSection {
                 filters: vec!["factor", "design"],
-                columns: self.page_columns(),
+                columns: [names(), self.page_columns()].concat(),
+                sheet: [sheet_names(), self.page_columns()].concat(),
                 rows: self.page_rows(),
                 charts: vec![HtmlChart::Lines {
                     title: format!("Time over that of {baseline}, geometric mean"),
@@ -71,18 +72,15 @@ impl Sweep {
     fn page_columns(&self) -> Vec<HtmlColumn> {
         let experiment = &self.plan.experiment;
         let ratio = |field: &str, about| HtmlColumn::new(field, HtmlForm::Number(2)).about(about);
-        let mut columns = vec![
-            HtmlColumn::new("design", HtmlForm::Text),
-            HtmlColumn::new("setting", HtmlForm::Text).about("the factor and its value"),
-        ];
-        columns.extend(experiment.kernels.iter().map(|(kernel, _)| {
-            ratio(kernel.name, "time of this kernel over that under the baseline")
-        }));
+        let kernel = |name| ratio(name, "time of this kernel over that under the baseline");
+        let kernels = experiment.kernels.iter().map(|(entry, _)| kernel(entry.name));
+        let mut columns: Vec<HtmlColumn> = kernels.collect();
         columns.push(ratio("mean", "geometric mean of the times"));
         columns.push(ratio("of base", "the mean over that of the value with *"));
         columns.push(
             HtmlColumn::new("inter", HtmlForm::Number(0))
-                .about("conflicts between threads, in % of all"),
+                .about("conflicts between threads, in % of all")
+                .unit("%"),
         );
         columns.extend(time_columns());
         columns
@@ -119,6 +117,7 @@ impl Sweep {
             ("value", json!(label)),
             ("design", json!(choice.text)),
             ("setting", json!(format!("{} = {label}{mark}", values.name))),
+            ("is_base", json!(mark)),
             ("mean", json!(mean)),
             ("of base", json!(mean.zip(base_mean).map(|(mean, base)| mean / base))),
             ("inter", json!(self.inter(&places))),
@@ -178,4 +177,17 @@ impl Sweep {
         ];
         is_named.then(|| command_line(words))
     }
+}
+
+fn names() -> Vec<HtmlColumn> {
+    vec![
+        HtmlColumn::new("design", HtmlForm::Text),
+        HtmlColumn::new("setting", HtmlForm::Text).about("the factor and its value"),
+    ]
+}
+
+/// As [`names`], with the value and its mark by themselves.
+fn sheet_names() -> Vec<HtmlColumn> {
+    let text = |field: &str| HtmlColumn::new(field, HtmlForm::Text);
+    vec![text("factor"), text("design"), text("value"), text("is_base").titled("base")]
 }
