@@ -2,8 +2,9 @@
 //!
 //! A record holds no time of day and nothing of the host, so the same run writes the same bytes.
 
+use super::plan::Judged;
 use super::profile::ProfileRecord;
-use super::{Judged, ProgramCell, Programs};
+use super::{ProgramCell, Programs};
 use crate::cell::{CellRibbon, Flushed};
 use crate::commands::kernels::{counters_of, parameters_of};
 use seawall_program::{Asks, Fences, From, Persistent};
@@ -16,6 +17,9 @@ use serde_json::{Map, Value, json};
 pub struct ProgramRecord {
     /// The command, as it was typed.
     pub program: String,
+    /// What it is called among several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The design with its parameters, as it was asked for; with a Ribbon as in `clwb+ribbon`.
     pub design: String,
     /// The machine, as it was asked for.
@@ -48,6 +52,9 @@ pub struct ProgramRecord {
     pub cycles: u64,
     /// `cycles` over that of `baseline`.
     pub time: Option<f64>,
+    /// `cycles` over those of the first of several programs under the same design.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_first: Option<f64>,
     /// The design that `time` is relative to.
     pub baseline: String,
     /// What it returned.
@@ -100,13 +107,13 @@ impl Programs {
 
     /// The command that repeats a cell.
     pub(super) fn command(&self, cell: &ProgramCell) -> String {
-        let plan = &self.plan;
+        let (plan, program) = (&self.plan, &cell.point.program);
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
         let mut command = format!(
             "seawall {} --program {} --designs {} --machine {} --seed {} --crashes {} --pm {} \
              --from {}",
             plan.face,
-            quoted(&plan.command.text),
+            quoted(&program.command.text),
             cell.point.key(),
             plan.machine_name,
             plan.seed,
@@ -121,7 +128,7 @@ impl Programs {
                 From::Threads => "threads",
             },
         );
-        match &plan.judged {
+        match &program.judged {
             Judged::By(words) => command += &format!(" --check {}", quoted(&words.join(" "))),
             Judged::ByEntry(entry) => command += &format!(" --check-entry {entry}"),
             Judged::Cuts | Judged::Not => {}
@@ -142,13 +149,14 @@ impl Programs {
     }
 
     fn record(&self, cell: &ProgramCell) -> ProgramRecord {
-        let (plan, ran) = (&self.plan, &cell.ran);
+        let (plan, ran, program) = (&self.plan, &cell.ran, &cell.point.program);
         let crashed = cell.crashed.as_ref();
         let wrong = cell.wrong.iter().map(|what| json!({ "what": what }));
         let broken = crashed.into_iter().flat_map(|ran| &ran.broken);
         let broken = broken.map(|broken| json!({"cycle": broken.cycle, "what": broken.what}));
         ProgramRecord {
-            program: plan.command.text.clone(),
+            program: program.command.text.clone(),
+            name: program.has_others.then(|| program.name.clone()),
             design: cell.point.label(),
             machine: plan.machine_name.clone(),
             ribbon: cell.point.ribbon.clone(),
@@ -164,14 +172,15 @@ impl Programs {
             pm_stores: ran.stored[1],
             cycles: ran.cycles,
             time: self.relative(cell),
+            over_first: self.over_first(cell),
             baseline: plan.baseline.clone(),
             exit_code: ran.exit_code,
             right: cell.wrong.is_none(),
             conflicting_epochs: cell.conflicting_epochs(),
             crashes: crashed.map(|ran| ran.crashes),
-            check: plan.judged.check(),
+            check: program.judged.check(),
             broken: cell.broken(),
-            not_compiled: self.opaque.clone(),
+            not_compiled: self.facts[program.number].opaque.clone(),
             asked: ran.asked,
             unseen_stores: ran.unseen,
             raced_loads: ran.raced,
