@@ -1,4 +1,4 @@
-//! Several programs in one comparison: each as by itself, beside the others, with its own check.
+//! Several programs in one comparison or one sweep: each as by itself, with its own check.
 
 use super::{Place, without_gcc};
 use serde_json::Value;
@@ -113,4 +113,48 @@ fn programs_are_told_by_their_names() {
         "a check of two is named twice",
     );
     refused(&with(&["--trace", "a.perfetto"]), "2 are named (four under clwb, two under clwb)");
+}
+
+#[test]
+fn programs_take_in_a_sweep_what_they_take_in_compare() {
+    if without_gcc("programs_take_in_a_sweep_what_they_take_in_compare") {
+        return;
+    }
+    let place = place();
+    let at = |name: &str| place.folder.path().join(name);
+    let sweep = "title = 't'\nmachine = 'desktop'\nthreads = 3\nfence = 'drain'\n\
+                 programs = ['./hash run {pool} {threads} 40 0', 'one=./hash run {pool} 1 40 0']\n\
+                 checks = ['./hash check {pool} 0']\ndesigns = ['clwb']\ncrashes = 2\n\
+                 [[factor]]\nname = 'latency'\nmachine = 'memory.nvm.write'\nvalues = [280, 900]\n";
+    fs::write(at("s.toml"), sweep).unwrap();
+    let text = place.run(0, &["sweep", "s.toml", "--html", "s.html"]);
+    assert!(text.contains("design  value  hash   one  mean"), "{text}");
+    assert!(text.contains("8 results: all right; 12 crashes: none broke"), "{text}");
+    let read = |name: &str| -> Vec<Value> {
+        let lines = fs::read_to_string(at(name)).unwrap();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let swept = read("s.jsonl");
+    let machine = "desktop:memory.nvm.write=900";
+    let more = ["-d", "clwb", "-m", machine, "--fence", "drain", "--crashes", "0", "--json", "c"];
+    let three = ["compare", "--program", "./hash run {pool} 3 40 0"];
+    place.run(0, &[&three[..], &more].concat());
+    let alone = &read("c")[0];
+    let of = |name: &str, design: &str| {
+        let is_it = |record: &&Value| said(record, ["name", "design"]) == [name, design];
+        swept.iter().rfind(is_it).unwrap()
+    };
+    let record = of("hash", "clwb");
+    assert_eq!(record["cycles"], alone["cycles"]);
+    assert_eq!(record["judged"], 3, "two, and one at the end");
+    let baseline = of("hash", "volatile")["cycles"].as_f64().unwrap();
+    assert_eq!(record["time"].as_f64(), Some(record["cycles"].as_f64().unwrap() / baseline));
+    assert_eq!(place.run(0, &["sweep", "s.toml"]), text, "all is there");
+    let repeat =
+        format!("--program './hash run {{pool}} 3 40 0' --designs clwb --machine {machine}");
+    let page = fs::read_to_string(at("s.html")).unwrap();
+    assert!(page.contains(&repeat), "the command of a point");
+    place.compile_with("hash.c", &["-DOTHER=1", "-O1"]);
+    let said = place.run(2, &["sweep", "s.toml"]);
+    assert!(said.contains("is not of this experiment"), "other code is another point: {said}");
 }

@@ -10,7 +10,7 @@ use crate::commands::kernels::geometric_mean;
 use crate::engine::jobs::Runner;
 use crate::engine::spent::Spent;
 use crate::engine::timeline::draw;
-use plan::{ProgramPlan, ProgramPoint};
+use plan::ProgramPoint;
 use seawall_program::{Limit, Ran};
 use seawall_report::{
     Experiment, Files, Finished, HtmlPage, Progress, Report, ReportError, ResultFile, json_lines,
@@ -39,6 +39,7 @@ pub(super) use native::prepare;
 pub(super) use options::{CHECK_ENTRY, needs_program};
 pub use options::{FenceChoice, FromChoice, PmChoice, ProgramOptions};
 pub use plan::ProgramExperiment;
+pub(crate) use plan::ProgramPlan;
 pub(crate) use plan::run_key;
 pub use profile::ProfileRecord;
 pub use record::ProgramRecord;
@@ -57,11 +58,11 @@ struct ProgramFacts {
 pub(crate) struct ProgramCell {
     point: ProgramPoint,
     /// The run that is measured.
-    ran: Ran,
+    pub(crate) ran: Ran,
     /// The run that was crashed, if its crashes are judged.
-    crashed: Option<Ran>,
+    pub(crate) crashed: Option<Ran>,
     /// What it returned, where that is not what it returns when all is well.
-    wrong: Option<String>,
+    pub(crate) wrong: Option<String>,
     /// Where what it printed differs from what it prints natively.
     differs: Option<output::Difference>,
     /// What it printed, if that is to be shown.
@@ -86,7 +87,7 @@ pub struct Programs {
 }
 
 impl ProgramCell {
-    fn spent(&self) -> Spent {
+    pub(crate) fn spent(&self) -> Spent {
         let core_cycles = self.ran.cycles * self.ran.cores as u64;
         Spent { core_cycles, stalls: self.ran.stalls }
     }
@@ -126,7 +127,7 @@ impl Programs {
         Some(cell.over(first?))
     }
 
-    /// The geometric mean over the programs of a design's times over the baseline, if all are there.
+    /// The geometric mean over the programs of a design's times, if all are there.
     fn mean_relative(&self, label: &str) -> Option<f64> {
         let programs = 0..self.plan.programs.len();
         geometric_mean(programs.map(|program| self.relative(self.cell(program, label)?)))
@@ -160,6 +161,20 @@ impl Programs {
             let ProgramPoint { program, .. } = &cell.point;
             Some((format!("{} under {}", program.name, cell.point.label()), timeline))
         })
+    }
+}
+
+impl ProgramPlan {
+    /// Runs its first point, and again with `crashes` where they can be judged.
+    pub(crate) fn run_first(
+        &self,
+        crashes: u64,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<ProgramCell, LabError> {
+        let plan = ProgramPlan { crashes, ..self.clone() };
+        let limit = &Limit::new(stop);
+        let bench = cell::Bench::new(&plan, &plan.programs[0], limit)?;
+        bench.run(&plan, plan.point(), limit)
     }
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -19,6 +20,7 @@ from . import _points, _seawall
 from ._call import Follower, Interrupted, Path, Progress, check_types, follower, interruptible
 from ._crew import Crew, Workers, check_workers, crew_of
 from ._files import is_parquet, parquet_writer
+from ._programs import serve_here
 from ._said import check_number, path_of, shown
 from ._table import Table
 
@@ -57,8 +59,8 @@ def sweep(
     lost goes to another. The processes of a ``ProcessPoolExecutor`` take the pool with them when
     they die: give a function, and it makes the next pool.
 
-    :param experiment: bsp-sweep, bsp-sweep-quick, the path of a .toml file, or what such a file
-        says, as a dictionary (``seawall sweep --help`` has the language)
+    :param experiment: bsp-sweep, bsp-sweep-quick, nvm-sweep-quick, the path of a .toml file, or
+        what such a file says, as a dictionary (``seawall sweep --help`` has the language)
     :param out: File of records, as JSON Lines, which keeps its finished points if stopped
         [default: the experiment's name with .jsonl, in this folder], or sweep.jsonl for a
         dictionary; a file has the points of one experiment. With a name that ends with
@@ -92,6 +94,8 @@ def sweep(
         with interruptible("sweep"):
             parquet_writer()
         out = os.path.splitext(parquet)[0] + ".jsonl"
+    if sys.executable:
+        serve_here()
     follow, show = follower(progress, "sweep")
     with interruptible("sweep"):
         file = _seawall.SweepFile(name, text, out, jobs, list(results.values()), show)

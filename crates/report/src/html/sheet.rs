@@ -1,9 +1,8 @@
 //! `--csv` and `--latex`: the tables of a page for other programs and for papers.
 //!
-//! Both have the columns and the rows of the page, with the unit behind a head where it does not say
-//! it itself. A file of CSV (RFC 4180) has the numbers with up to six decimals, and nothing where
-//! there is none; LaTeX has them with the digits that are printed, in a `tabular` that needs no
-//! package.
+//! Both have the columns and the rows of the page, and the unit behind a head that does not say it.
+//! A file of CSV (RFC 4180) has the numbers with up to six decimals, and nothing where there is
+//! none; LaTeX has them with the digits that are printed, in a `tabular` that needs no package.
 
 use super::{HtmlColumn, HtmlForm, HtmlPage, HtmlRow, HtmlSection};
 use serde_json::Value;

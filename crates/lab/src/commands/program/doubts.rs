@@ -83,16 +83,16 @@ impl Programs {
         if let Some(words) = self.never_asked(number) {
             let _ = writeln!(
                 text,
-                "\nWARNING: {name}no flush and no fence was seen, though {words} words of persistent \
-                 memory\nwere stored to: the program asks for none, or the code that does was not \
-                 compiled\nwith `seawall cc`"
+                "\nWARNING: {name}no flush and no fence was seen, though {words} words of \
+                 persistent memory\nwere stored to: the program asks for none, or the code that \
+                 does was not compiled\nwith `seawall cc`"
             );
         }
         if self.ordinary(number) > 0 {
             let _ = writeln!(
                 text,
-                "\nWARNING: {name}{} stores past the caches were ordinary ones, which no fence makes \
-                 durable:\nthe machine has no write-combining buffer; \
+                "\nWARNING: {name}{} stores past the caches were ordinary ones, which no fence \
+                 makes durable:\nthe machine has no write-combining buffer; \
                  :core.write_combining=6 behind its name gives it one",
                 self.ordinary(number)
             );
@@ -100,9 +100,9 @@ impl Programs {
         if let Some(cell) = self.most_unseen(number) {
             let _ = writeln!(
                 text,
-                "\nWARNING: {name}{} words of persistent memory changed without a store that was seen, \
-                 by code\nthat `seawall cc` did not compile; a crash cannot lose or reorder such \
-                 stores",
+                "\nWARNING: {name}{} words of persistent memory changed without a store that was \
+                 seen, by code\nthat `seawall cc` did not compile; a crash cannot lose or reorder \
+                 such stores",
                 cell.ran.unseen
             );
             for place in cell.unseen.iter().take(UNSEEN_SHOWN) {

@@ -3,13 +3,15 @@
 use crate::LabError;
 use clap::{Args, ValueEnum};
 use seawall_program::Fences;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The function that seawall.h declares as the check.
 pub(in crate::commands) const CHECK_ENTRY: &str = "seawall_check";
 
 /// Which memory of a program survives a crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PmChoice {
     /// Files that it maps shared, and what it declares
     Files,
@@ -20,7 +22,8 @@ pub enum PmChoice {
 }
 
 /// What the program's store fences ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FenceChoice {
     /// That earlier stores persist first
     Order,
@@ -39,7 +42,8 @@ impl FenceChoice {
 }
 
 /// When measuring begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FromChoice {
     /// With main, or where the program says so
     Start,

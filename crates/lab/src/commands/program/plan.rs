@@ -1,5 +1,5 @@
-//! From what a user says about programs to the runs that there are, one for each design and program:
-//! the stage in which everything is found that can be wrong before a program runs.
+//! From options to runs, one for each design and program: the stage in which everything is found
+//! that can be wrong before a program runs.
 
 use super::command::{self, ProgramCommand};
 use super::options::{FenceChoice, FromChoice, PmChoice, ProgramOptions};
@@ -36,17 +36,6 @@ pub(crate) enum Judged {
     Not,
 }
 
-impl Judged {
-    /// The check, as it was given.
-    pub(super) fn check(&self) -> Option<String> {
-        match self {
-            Judged::By(words) => Some(words.join(" ")),
-            Judged::ByEntry(entry) => Some(format!("{entry}()")),
-            Judged::Cuts | Judged::Not => None,
-        }
-    }
-}
-
 /// A program of an experiment.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
@@ -58,6 +47,26 @@ pub(crate) struct Program {
     pub(super) judged: Judged,
     /// True if it is one of several.
     pub(super) has_others: bool,
+}
+
+impl Program {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The command, as it was typed.
+    pub(crate) fn text(&self) -> &str {
+        &self.command.text
+    }
+
+    /// The check, as it was given.
+    pub(crate) fn check(&self) -> Option<String> {
+        match &self.judged {
+            Judged::By(words) => Some(words.join(" ")),
+            Judged::ByEntry(entry) => Some(format!("{entry}()")),
+            Judged::Cuts | Judged::Not => None,
+        }
+    }
 }
 
 /// Programs and the designs that they are run under.
@@ -144,7 +153,7 @@ impl KernelOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramPoint {
     pub(super) program: Arc<Program>,
-    pub(super) design: Choice,
+    pub(crate) design: Choice,
     pub(super) ribbon: Option<CellRibbon>,
 }
 
@@ -160,7 +169,7 @@ impl ProgramPoint {
         run_key(&self.design.text, self.ribbon.as_ref())
     }
 
-    /// The run in words, as in `under clwb`, or in `new under clwb` where there are several programs.
+    /// The run in words, as in `under clwb`, or `new under clwb` where there are several programs.
     pub(super) fn said(&self) -> String {
         let Program { name, has_others, .. } = &*self.program;
         let name = if *has_others { format!("{name} ") } else { String::new() };
@@ -190,9 +199,9 @@ pub struct ProgramPlan {
     pub(super) face: &'static str,
     /// The first is what others are relative to.
     pub(super) programs: Vec<Arc<Program>>,
-    pub(super) persistent: Persistent,
-    pub(super) fences: Fences,
-    pub(super) from: From,
+    pub(crate) persistent: Persistent,
+    pub(crate) fences: Fences,
+    pub(crate) from: From,
     pub(super) input: Option<PathBuf>,
     /// What each returns when all is well.
     pub(super) exit_code: i32,
@@ -230,11 +239,93 @@ impl ProgramPlan {
         self.points.iter().step_by(self.programs.len()).map(ProgramPoint::label).collect()
     }
 
+    /// The command that runs a point by itself.
+    pub(crate) fn command(&self, point: &ProgramPoint) -> String {
+        let (plan, program) = (self, &point.program);
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+        let mut command = format!(
+            "seawall {} --program {} --designs {} --machine {} --seed {} --crashes {} --pm {} \
+             --from {}",
+            plan.face,
+            quoted(&program.command.text),
+            point.key(),
+            plan.machine_name,
+            plan.seed,
+            plan.crashes,
+            match plan.persistent {
+                Persistent::Files => "files",
+                Persistent::Heap => "heap",
+                Persistent::All => "all",
+            },
+            match plan.from {
+                From::Start => "start",
+                From::Threads => "threads",
+            },
+        );
+        match &program.judged {
+            Judged::By(words) => command += &format!(" --check {}", quoted(&words.join(" "))),
+            Judged::ByEntry(entry) => command += &format!(" --check-entry {entry}"),
+            Judged::Cuts | Judged::Not => {}
+        }
+        if plan.fences == Fences::Drain {
+            command += " --fence drain";
+        }
+        if plan.exit_code != 0 {
+            command += &format!(" --expect-exit {}", plan.exit_code);
+        }
+        if plan.no_native {
+            command += " --no-native";
+        }
+        if let Some(input) = &plan.input {
+            command += &format!(" --input {}", input.display());
+        }
+        command
+    }
+
+    /// The only program, as it is among several; with one design.
+    pub(crate) fn only(self, number: usize) -> ProgramPlan {
+        let program = Program { number: 0, has_others: false, ..(*self.programs[number]).clone() };
+        let program = Arc::new(program);
+        let points = self.points.into_iter().filter(|point| point.program.number == number);
+        let points = points.map(|point| ProgramPoint { program: program.clone(), ..point });
+        ProgramPlan { points: points.collect(), programs: vec![program], ..self }
+    }
+
+    /// A hash of the code of the first program.
+    ///
+    /// # Errors
+    /// When it was not compiled with `seawall cc`.
+    pub(crate) fn image_hash(&self) -> Result<String, LabError> {
+        let embedded = seawall_cc::embedded(&self.program().command.path)?;
+        let libraries = embedded.libraries.iter().map(|library| &library.image);
+        let bytes = libraries.chain([&embedded.image]).flatten();
+        // FNV-1a, which stays the same from compiler to compiler.
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        Ok(format!("{hash:016x}"))
+    }
+
+    /// The first program.
+    pub(crate) fn program(&self) -> &Program {
+        &self.programs[0]
+    }
+
+    /// The first point.
+    pub(crate) fn point(&self) -> &ProgramPoint {
+        &self.points[0]
+    }
+
+    /// The names of the programs.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.programs.iter().map(|program| &*program.name)
+    }
+
     /// The command, or the names of several programs.
     pub(super) fn title(&self) -> String {
         match &self.programs[..] {
             [program] => program.command.text.clone(),
-            several => several.iter().map(|it| &*it.name).collect::<Vec<_>>().join(", "),
+            _ => self.names().collect::<Vec<_>>().join(", "),
         }
     }
 }
@@ -377,7 +468,7 @@ impl ProgramExperiment {
 
 impl ProgramExperiment {
     /// Reads the options.
-    pub(super) fn to_plan(&self) -> Result<ProgramPlan, LabError> {
+    pub(crate) fn to_plan(&self) -> Result<ProgramPlan, LabError> {
         let options = &self.options;
         self.check_ribbons(&Machine::load(&self.machine)?)?;
         in_range("--crashes", self.crashes, 0, CRASHES_MAX)?;

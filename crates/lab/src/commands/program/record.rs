@@ -2,7 +2,6 @@
 //!
 //! A record holds no time of day and nothing of the host, so the same run writes the same bytes.
 
-use super::plan::Judged;
 use super::profile::ProfileRecord;
 use super::{ProgramCell, Programs};
 use crate::cell::{CellRibbon, Flushed};
@@ -105,49 +104,6 @@ impl Programs {
         self.cells.iter().map(|cell| self.record(cell)).collect()
     }
 
-    /// The command that repeats a cell.
-    pub(super) fn command(&self, cell: &ProgramCell) -> String {
-        let (plan, program) = (&self.plan, &cell.point.program);
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
-        let mut command = format!(
-            "seawall {} --program {} --designs {} --machine {} --seed {} --crashes {} --pm {} \
-             --from {}",
-            plan.face,
-            quoted(&program.command.text),
-            cell.point.key(),
-            plan.machine_name,
-            plan.seed,
-            plan.crashes,
-            match plan.persistent {
-                Persistent::Files => "files",
-                Persistent::Heap => "heap",
-                Persistent::All => "all",
-            },
-            match plan.from {
-                From::Start => "start",
-                From::Threads => "threads",
-            },
-        );
-        match &program.judged {
-            Judged::By(words) => command += &format!(" --check {}", quoted(&words.join(" "))),
-            Judged::ByEntry(entry) => command += &format!(" --check-entry {entry}"),
-            Judged::Cuts | Judged::Not => {}
-        }
-        if plan.fences == Fences::Drain {
-            command += " --fence drain";
-        }
-        if plan.exit_code != 0 {
-            command += &format!(" --expect-exit {}", plan.exit_code);
-        }
-        if plan.no_native {
-            command += " --no-native";
-        }
-        if let Some(input) = &plan.input {
-            command += &format!(" --input {}", input.display());
-        }
-        command
-    }
-
     fn record(&self, cell: &ProgramCell) -> ProgramRecord {
         let (plan, ran, program) = (&self.plan, &cell.ran, &cell.point.program);
         let crashed = cell.crashed.as_ref();
@@ -178,7 +134,7 @@ impl Programs {
             right: cell.wrong.is_none(),
             conflicting_epochs: cell.conflicting_epochs(),
             crashes: crashed.map(|ran| ran.crashes),
-            check: program.judged.check(),
+            check: program.check(),
             broken: cell.broken(),
             not_compiled: self.facts[program.number].opaque.clone(),
             asked: ran.asked,
@@ -191,7 +147,7 @@ impl Programs {
             seed: plan.seed,
             failures: wrong.chain(broken).collect(),
             profile: cell.profile_records(),
-            command: self.command(cell),
+            command: plan.command(&cell.point),
             partial: self.is_partial,
             version: seawall_report::version(),
         }

@@ -215,6 +215,7 @@ impl Programs {
     }
 
     fn broken_text(&self) -> String {
+        let plan = &self.plan;
         let mut text = String::new();
         for cell in self.cells.iter().filter(|cell| cell.broken() > 0) {
             let (design, said) = (cell.point.label(), cell.point.said());
@@ -239,7 +240,7 @@ impl Programs {
                      read the data before"
                 );
             }
-            let _ = writeln!(text, "  repeat: {}", self.command(cell));
+            let _ = writeln!(text, "  repeat: {}", plan.command(&cell.point));
         }
         let orders = self.plan.fences == Fences::Order;
         let waits =
