@@ -29,9 +29,13 @@ pub(crate) fn sweep(options: &SweepOptions, address: &str) -> Result<Infallible>
     look(&python)?;
     let mut command = Command::new(&python);
     command.args(["-m", "seawall.dask_sweep", "--scheduler", address]);
-    for (flag, path) in
-        [("--out", &options.out), ("--plot", &options.plot), ("--html", &options.html)]
-    {
+    for (flag, path) in [
+        ("--out", &options.out),
+        ("--plot", &options.plot),
+        ("--html", &options.html),
+        ("--csv", &options.sheet.csv),
+        ("--latex", &options.sheet.latex),
+    ] {
         if let Some(path) = path {
             command.arg(flag).arg(path);
         }

@@ -35,6 +35,8 @@ mod profile;
 mod racy;
 #[path = "programs/ribbon.rs"]
 mod ribbon;
+#[path = "programs/several.rs"]
+mod several;
 #[path = "programs/sleeping.rs"]
 mod sleeping;
 #[path = "programs/stale.rs"]

@@ -6,6 +6,7 @@ mod embedded;
 
 use embedded::embedded;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -71,6 +72,10 @@ impl Report {
     }
 }
 
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -109,6 +114,69 @@ fn a_report_has_the_records_of_json_and_the_same_bytes_each_time() {
         first["shares"].as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
     assert_eq!(folder.report(line).html, report.html);
+}
+
+/// The words of a row, in whatever form.
+fn words(row: &str) -> Vec<&str> {
+    row.trim_end_matches("\\\\").split(['&', ' ']).filter(|word| !word.is_empty()).collect()
+}
+
+/// The rows of a tabular.
+fn tabular(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.ends_with(" \\\\")).skip(1).collect()
+}
+
+/// The rows of a file of CSV without quotes, by the heads.
+fn csv(text: &str) -> Vec<BTreeMap<&str, &str>> {
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let heads = lines.next().unwrap();
+    lines.map(|cells| heads.iter().copied().zip(cells).collect()).collect()
+}
+
+#[test]
+fn latex_has_the_table_that_is_printed_and_csv_the_numbers_of_the_records() {
+    let folder = Folder::new();
+    let line = "compare -w hash,queue -d lb,volatile -m desktop --ops 20 --crashes 2 --json a.json \
+                --csv a.csv --latex a.tex";
+    let printed = String::from_utf8(folder.seawall(line).stdout).unwrap();
+    let latex = folder.read("a.tex");
+    let rows: Vec<Vec<&str>> = tabular(&latex).into_iter().map(words).collect();
+    let is_row = |line: &&str| ["lb ", "volatile "].iter().any(|design| line.contains(design));
+    let table = printed.split_once("---\n").unwrap().1.lines().filter(is_row);
+    assert_eq!(rows, table.take(6).map(words).collect::<Vec<_>>());
+    assert!(latex.starts_with("% seawall compare -w hash,queue "));
+    let sheet = folder.read("a.csv");
+    let rows = csv(&sheet);
+    let records = lines(&folder.read("a.json"));
+    assert_eq!(rows.len(), records.len() + 2, "the cells and the means");
+    for (row, record) in rows.iter().zip(&records) {
+        assert_eq!(
+            (row["workload"], row["design"]),
+            (text(&record["workload"]), text(&record["design"]))
+        );
+        let relative = record["relative"].as_f64().unwrap();
+        assert!((row["vs lb"].parse::<f64>().unwrap() - relative).abs() < 1e-6, "{row:?}");
+        assert_eq!(row["confl. (%)"].is_empty(), record["conflicting_epochs"].is_null());
+    }
+    assert_eq!((rows[4]["workload"], rows[4]["vs lb"]), ("geo. mean", "1"));
+}
+
+#[test]
+fn a_table_of_kernels_and_of_a_sweep_has_its_names_in_each_row() {
+    let folder = Folder::new();
+    folder.seawall("kernels lu:4,radix:64 -d bsp-lb -m desktop --crashes 1 --csv k.csv");
+    let sheet = folder.read("k.csv").replace("\"", "");
+    let names: Vec<_> = csv(&sheet).iter().map(|row| (row["kernel"], row["design"])).collect();
+    assert_eq!(names[..3], [("lu", "volatile"), ("lu", "bsp-lb"), ("radix", "volatile")]);
+    folder.seawall("sweep s.toml --csv s.csv --latex s.tex");
+    let sheet = folder.read("s.csv").replace("\"", "");
+    let rows = csv(&sheet);
+    let names = |at: usize| ["factor", "design", "value", "base"].map(|name| rows[at][name]);
+    assert_eq!(rows.len(), 4);
+    assert_eq!(names(1), ["cores", "bsp-lb", "2", ""]);
+    assert_eq!(names(2), ["stores", "bsp-lb", "50", ""]);
+    let head = "factor & design & value & base & lu & mean & of base & inter (\\%) & busy (\\%)";
+    assert!(folder.read("s.tex").contains(head));
 }
 
 #[test]

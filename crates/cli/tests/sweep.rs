@@ -202,6 +202,69 @@ fn what_is_wrong_with_an_experiment_is_named_with_what_would_be_right() {
 }
 
 #[test]
+fn workloads_take_in_a_sweep_what_they_take_in_compare() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "w.toml",
+        "title = 't'\nmachine = 'desktop'\nkernels = ['lu:4']\nworkloads = ['hash', 'queue']\n\
+         operations = 40\nentries = 512\ndesigns = ['lbpp']\ncrashes = 2\n\
+         [[factor]]\nname = 'cores'\nmachine = 'core.count'\nvalues = [2, 4]\n",
+    );
+    let (out, json) = (folder.path("w.jsonl"), folder.path("c.jsonl"));
+    let printed = run(0, &[&file, "--out", text(&out)]);
+    assert!(printed.contains("design  value    lu  hash  queue  mean"), "{printed}");
+    assert!(printed.contains("12 results: all right; 8 crashes: none broke"), "{printed}");
+    let lines = fs::read_to_string(&out).unwrap();
+    let mut cut = lines.lines().rev().take(5).collect::<Vec<_>>().join("\n");
+    cut.truncate(cut.len() - 9);
+    let part = folder.write("part.jsonl", &cut);
+    assert_eq!(run(0, &[&file, "--out", &part]), printed, "it goes on");
+    assert_eq!(fs::read_to_string(&part).unwrap(), lines);
+    let words = "compare -w hash,queue -d volatile,lbpp --baseline volatile --ops 40 --entries 512 \
+                 --crashes 2 -m desktop:core.count=2 --json";
+    let mut compare = Command::new(env!("CARGO_BIN_EXE_seawall"));
+    assert!(compare.args(words.split(' ')).arg(&json).output().unwrap().status.success());
+    let records = |text: String| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let swept = records(lines);
+    for cell in records(fs::read_to_string(json).unwrap()) {
+        let is_it = |record: &&serde_json::Value| {
+            let of = |key: &str| record[key] == cell[key];
+            of("workload") && of("design") && record["threads"] == 2
+        };
+        let record = swept.iter().find(is_it).unwrap();
+        assert_eq!((&record["cycles"], &record["counters"]), (&cell["cycles"], &cell["counters"]));
+        let time = record["time"].as_f64().unwrap();
+        assert!((time * cell["relative"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{record}");
+        let judged = (cell["model"] != "none").then_some(2);
+        assert_eq!(record["judged"].as_u64(), judged, "{record}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_what_a_sweep_runs_is_named() {
+    let folder = Folder::new();
+    let refused = |runs: &str, words: &str| {
+        let text = format!(
+            "title = 't'\nmachine = 'desktop'\n{runs}\ndesigns = ['lb']\n\
+             [[factor]]\nname = 'cores'\nmachine = 'core.count'\nvalues = [1]\n"
+        );
+        let message = run(2, &[&folder.write("bad.toml", &text)]);
+        assert!(message.contains(words), "{runs}: {words} in\n{message}");
+    };
+    refused("", "kernels is empty; it must be a list of at least one, or give workloads");
+    refused("workloads = ['hsh']", "a similar name exists: 'hash'");
+    refused("workloads = ['hash', 'hash']", "hash is named twice");
+    refused("workloads = ['hash']\noperations = 0", "operations is 0; it must be 1 to");
+    refused("kernels = ['lu:4']\noperations = 9", "where there are operations or entries");
+    refused("kernels = ['lu:4']\nfence = 'drain'", "where there are checks, pm, fence or from");
+    refused("programs = ['no-such-program']", "there is none called 'no-such-program'");
+    refused("programs = ['cat']", "cat");
+    refused("programs = ['cat']\npm = 'none'", "unknown variant `none`, expected one of `files`");
+}
+
+#[test]
 fn all_combinations_meet_and_are_drawn() {
     let folder = Folder::new();
     let file = folder.write(

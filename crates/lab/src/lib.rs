@@ -23,6 +23,7 @@ mod commands;
 mod engine;
 mod error;
 mod figures;
+mod subject;
 
 pub use cell::crash::Broken;
 pub use cell::{Cell, CellRibbon, EarlyStores, Flushed, Moving, Point, run_cell};

@@ -68,22 +68,24 @@ fn closed() -> Failure {
 #[pymethods]
 impl SweepFile {
     /// Opens the file of the experiment `name`; `text` describes it as JSON, if it is given.
+    /// The results are a plot, a page, and the table as CSV and for LaTeX.
     #[new]
-    #[pyo3(signature = (name, text, out, jobs, plot_and_page, show))]
+    #[pyo3(signature = (name, text, out, jobs, results, show))]
     fn new(
         py: Python<'_>,
         name: &str,
         text: Option<&str>,
         out: Option<PathBuf>,
         jobs: Option<usize>,
-        plot_and_page: (Option<PathBuf>, Option<PathBuf>),
+        results: [Option<PathBuf>; 4],
         show: bool,
     ) -> PyResult<SweepFile> {
         let plan = plan(name, text, out, jobs)?;
         let (points, out) = (plan.points(), plan.out().to_owned());
         let files = Files::new().reads("the experiment", name).makes("--out", Some(&out));
-        let (plot, page) = plot_and_page;
-        let files = files.results(Form::Plot, &plot).results(Form::Html, &page);
+        let forms = [Form::Plot, Form::Html, Form::Csv, Form::Latex];
+        let results = forms.into_iter().zip(&results);
+        let files = results.fold(files, |files, (form, path)| files.results(form, path));
         let outputs = files.outputs().map_err(Failure::from)?;
         let command = match text {
             None => command_line(["seawall", "sweep", name]),

@@ -41,7 +41,7 @@ from ._call import Names, Path, Progress
 from ._call import call as _call
 from ._crew import Workers
 from ._explore import explore as _explore
-from ._programs import Command
+from ._programs import Command, Commands
 from ._table import Table
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def type_of(option: Option) -> str:
     if option["kind"] == "bool":
         return "bool"
     if option["is_list"]:
-        return "Names"
+        return "Optional[Commands]" if option["kind"] == "command" else "Names"
     if option["values"]:
         inside = "Literal[" + ", ".join(f'"{value}"' for value in option["values"]) + "]"
     else:
@@ -96,7 +96,7 @@ def default_of(option: Option) -> str:
     if option["kind"] == "bool":
         return "False"
     default = option["default"]
-    if option["is_list"]:
+    if option["is_list"] and option["kind"] != "command":
         return quoted(",".join(default)) if default else "()"
     if not default:
         return "" if option["is_required"] else "None"

@@ -104,6 +104,18 @@ def run_entry() -> str:
     return seawall.compare(program="./entry {pool}", designs="clwb,lb").to_json()
 
 
+def test_several_programs_are_given_by_their_names(compiled: Compile) -> None:
+    compiled(HASH)
+    table = seawall.compare(
+        program={"four": "./hash run {pool} 4 20 0", "two": ["./hash", "run", "{pool}", 2, 20, 0]},
+        check={"two": "./hash check {pool} 0"},
+        designs="clwb",
+        crashes=2,
+    )
+    assert [table[at]["name"] for at in range(2)] == ["four", "two"]
+    assert [table[at]["crashes"] for at in range(2)] == [None, 2]
+
+
 def test_programs_run_from_processes_of_an_executor_too(compiled: Compile) -> None:
     import multiprocessing
 

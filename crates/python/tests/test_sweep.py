@@ -73,13 +73,18 @@ def test_the_table_and_the_plot_are_those_of_the_command(
     seawall_command: Command, here: Path
 ) -> None:
     (here / "x.toml").write_text(SWEEP_TOML)
-    printed = seawall_command("sweep", "x.toml", "--plot", "command.svg")
+    files = ("--plot", "command.svg", "--csv", "command.csv", "--latex", "command.tex")
+    printed = seawall_command("sweep", "x.toml", *files)
     table = seawall.sweep(SWEEP, out="function.jsonl", plot="function.svg", html="function.html")
     assert repr(table) == printed.rstrip("\n")
     assert "seawall.sweep(..), of a dictionary" in (here / "function.html").read_text()
-    seawall.sweep("x.toml", out="function.jsonl", html="named.html")
+    named = {"html": "named.html", "csv": "function.csv", "latex": "function.tex"}
+    seawall.sweep("x.toml", out="function.jsonl", **named)
     assert "seawall sweep x.toml" in (here / "named.html").read_text()
-    assert (here / "function.svg").read_bytes() == (here / "command.svg").read_bytes()
+    for name in ("svg", "csv"):
+        assert (here / f"function.{name}").read_bytes() == (here / f"command.{name}").read_bytes()
+    tabular = [(here / f"{of}.tex").read_text().split("\n", 1)[1] for of in ("function", "command")]
+    assert tabular[0] == tabular[1]
     assert (here / "function.jsonl").read_bytes() == (here / "x.jsonl").read_bytes()
     assert table == seawall.read("function.jsonl")
 

@@ -87,7 +87,7 @@ pub trait Report {
         Ok(Vec::new())
     }
 
-    /// The page of a command with `--html`.
+    /// The page of a command with `--html`, whose tables `--csv` and `--latex` have too.
     fn page(&self) -> HtmlPage {
         HtmlPage::default()
     }
@@ -109,6 +109,8 @@ pub trait Report {
     fn result(&self, form: Form, command: &str) -> Result<Written, ReportError> {
         Ok(match form {
             Form::Json => Written::File(self.json().into_bytes()),
+            Form::Csv => Written::File(self.page().to_csv().into_bytes()),
+            Form::Latex => Written::File(self.page().to_latex(command).into_bytes()),
             Form::Html => {
                 let page = self.page().to_html(Shown {
                     command,

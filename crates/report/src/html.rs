@@ -6,6 +6,7 @@
 //! has Vega-Lite draw the charts.
 
 mod assemble;
+mod sheet;
 
 pub use assemble::Shown;
 
@@ -79,6 +80,9 @@ pub struct HtmlSection {
     pub filters: Vec<&'static str>,
     /// From the left.
     pub columns: Vec<HtmlColumn>,
+    /// The columns of `--csv` and `--latex`, where these are others.
+    #[serde(skip)]
+    pub sheet: Vec<HtmlColumn>,
     /// From above.
     pub rows: Vec<HtmlRow>,
     /// Charts over these rows.
@@ -98,13 +102,16 @@ pub struct HtmlColumn {
     pub about: &'static str,
     /// How its values are written.
     pub form: HtmlForm,
+    /// What `--csv` and `--latex` have behind the head; empty if that says it.
+    #[serde(skip)]
+    pub unit: &'static str,
 }
 
 impl HtmlColumn {
     /// A column whose field is called as its head.
     pub fn new(field: impl Into<String>, form: HtmlForm) -> HtmlColumn {
         let field = field.into();
-        HtmlColumn { title: field.clone(), field, about: "", form }
+        HtmlColumn { title: field.clone(), field, about: "", form, unit: "" }
     }
 
     /// The same with another head.
@@ -117,6 +124,12 @@ impl HtmlColumn {
     #[must_use]
     pub fn about(self, about: &'static str) -> HtmlColumn {
         HtmlColumn { about, ..self }
+    }
+
+    /// The same with the unit of its values.
+    #[must_use]
+    pub fn unit(self, unit: &'static str) -> HtmlColumn {
+        HtmlColumn { unit, ..self }
     }
 }
 

@@ -128,12 +128,13 @@ impl Experiment for CompareOptions {
     }
 
     fn files(&self, _: &Plan) -> Files {
-        Files::new()
+        let files = Files::new()
             .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
             .results(Form::Html, &self.html)
-            .results(Form::Trace, &self.trace.trace)
+            .results(Form::Trace, &self.trace.trace);
+        self.sheet.beside(files)
     }
 
     fn run(

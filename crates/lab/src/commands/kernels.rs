@@ -9,8 +9,8 @@ use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun, fit, run_r
 use crate::commands::program::ProgramOptions;
 use crate::engine::jobs::{Piece, Runner};
 use crate::engine::options::{
-    CRASHES_MAX, check_jobs, default_options, in_range, listed_name, named_machine, once,
-    threads_of,
+    CRASHES_MAX, SheetOptions, check_jobs, default_options, in_range, listed_name, named_machine,
+    once, threads_of,
 };
 use crate::engine::parts::Shown;
 use crate::engine::spent::Spent;
@@ -132,6 +132,9 @@ pub struct KernelOptions {
     /// Write a JSON record per kernel and design to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// The table as files.
+    #[command(flatten)]
+    pub sheet: SheetOptions,
     /// Draw times and where they went to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
@@ -403,12 +406,13 @@ impl Experiment for KernelOptions {
     }
 
     fn files(&self, _: &KernelPlan) -> Files {
-        Files::new()
+        let files = Files::new()
             .reads("--machine", Machine::base(&self.machine))
             .results(Form::Json, &self.json)
             .results(Form::Plot, &self.plot)
             .results(Form::Html, &self.html)
-            .results(Form::Trace, &self.trace.trace)
+            .results(Form::Trace, &self.trace.trace);
+        self.sheet.beside(files)
     }
 
     fn run(

@@ -99,6 +99,7 @@ fn listed(known: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::commands::litmus::LitmusOptions;
+    use crate::engine::options::SheetOptions;
     use crate::{CompareOptions, FigureOptions, KernelOptions, SweepOptions, WhisperOptions};
     use seawall_report::Experiment;
 
@@ -135,6 +136,7 @@ mod tests {
             jobs: None,
             plot: None,
             html: None,
+            sheet: SheetOptions::default(),
             dask: None,
         };
         assert_eq!(of(&sweep).unwrap(), "bsp-sweep");

@@ -1,17 +1,16 @@
 //! `seawall sweep`: how the cost of persistency grows with the numbers of a design and a machine.
 //!
-//! An experiment file names kernels, designs and factors; every point runs on all cores of the host
-//! and is a line of a file as soon as it is done. The same command goes on where an interrupted one
-//! stopped. What is printed at the end, and the file when all points are there, depend on the
+//! An experiment file names what runs, designs and factors; the points run on all cores of the
+//! host, each a line of a file as soon as it is done. The same command goes on where an interrupted
+//! one stopped. What is printed at the end, and the file when all points are there, depend on the
 //! experiment alone: neither the number of host threads nor an interruption shows in them.
 
 use crate::LabError;
-use crate::commands::kernels::check_point;
-use crate::commands::kernels::point::KernelPoint;
 use crate::engine::jobs::{Piece, Runner};
-use crate::engine::options::{check_jobs, in_range};
+use crate::engine::options::{SheetOptions, check_jobs, in_range};
+use crate::subject::{Asked, Setting, Subject};
 use clap::Args;
-use file::{Factors, SweepFile, with_tip};
+use file::{Column, Factors, SweepFile, with_tip};
 use record::{Described, SweepRecord};
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
@@ -41,13 +40,13 @@ pub use task::SweepTask;
 /// The most points that a sweep may have.
 const POINTS_MAX: u64 = 100_000;
 
-/// An experiment file names a machine, kernels, designs, and factors with their values. Every
-/// finished point is a line of the file of records; the same command goes on from there after an
-/// interruption.
+/// An experiment file names a machine, kernels, workloads or programs, designs, and factors with
+/// their values. Every finished point is a line of the file of records; the same command goes on
+/// from there after an interruption.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = SWEEP_LANGUAGE)]
 pub struct SweepOptions {
-    /// bsp-sweep, bsp-sweep-quick, or the path of a .toml file
+    /// bsp-sweep, bsp-sweep-quick, nvm-sweep-quick, or the path of a .toml file
     pub experiment: String,
     /// File of records, as JSON Lines, which keeps its finished points if stopped [default: the
     /// experiment's name with .jsonl, in this folder]
@@ -63,6 +62,9 @@ pub struct SweepOptions {
     /// stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// The table as files.
+    #[command(flatten)]
+    pub sheet: SheetOptions,
     /// Run the points on the workers of the Dask cluster of this scheduler, tcp://HOST:PORT, by the
     /// Python package seawall; SEAWALL_PYTHON names its Python [default: python3]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
@@ -75,6 +77,9 @@ An experiment:
   machine = \"micro15\"
   kernels = [\"ssca2\", \"radix:65536\"]   # seawall list kernels
   size = \"quick\"                        # of the others: small, quick, full or a number
+  workloads = [\"hash\", \"queue\"]        # seawall list workloads
+  operations = 1000                       # of each thread; also entries = N, at the start
+  programs = [\"b=./bank -p{threads}\"]   # as --program: a command, with a name or without
   designs = [\"bsp-lb\", \"bsp-lbpp\"]     # seawall list designs
   factors = \"one\"                       # vary one at a time; or \"all\" combinations
   crashes = 2                             # of each point; the default is none
@@ -89,6 +94,7 @@ An experiment:
   machine = \"core.count\"                # a key: seawall show machine micro15
   values = [1, 8, 64]
 
+Of programs also: checks = [..], pm, fence and from, as the options of `seawall compare`.
 Also: threads (one per core), baseline (volatile), seed (1); in a factor, designs = [..] that have
   the parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
   values = [[16, 2048], [32, 1024]]. Where the number of cores changes, the mesh follows.";
@@ -161,10 +167,9 @@ pub enum SweepError {
 /// A point: what to run, and what its time is relative to.
 #[derive(Clone, Debug)]
 struct SweepPoint {
-    machine: Machine,
-    /// The machine as a command line names it.
-    machine_name: String,
-    point: KernelPoint,
+    setting: Setting,
+    asked: Asked,
+    subject: Subject,
     described: Described,
     key: String,
     /// The key of the baseline on the same machine; none for a baseline.
@@ -173,22 +178,22 @@ struct SweepPoint {
 
 impl Piece for SweepPoint {
     fn program(&self) -> &str {
-        self.baseline.as_ref().map_or("baselines", |_| &self.point.kernel)
+        self.baseline.as_ref().map_or("baselines", |_| self.subject.name())
     }
 
     fn design(&self) -> String {
-        self.point.design.text.clone()
+        self.subject.design().text.clone()
     }
 }
 
-/// One place of the sweep: settings of the factors under a design, and its points, one per kernel.
+/// One place of the sweep: settings of the factors under a design, and its points, one per column.
 #[derive(Clone, Debug)]
 struct Place {
     /// For each factor the number of its value; none where it stays as it is.
     settings: Vec<Option<usize>>,
     /// The design's number in the experiment.
     design: usize,
-    /// Key and key of the baseline, for each kernel.
+    /// Key and key of the baseline, for each column.
     points: Vec<(String, String)>,
 }
 
@@ -254,7 +259,6 @@ impl SweepPlan {
             experiment: experiment.title.clone(),
             machine: experiment.machine_name.clone(),
             baseline: experiment.baseline.text.clone(),
-            crashes: experiment.crashes,
         };
         let (points, places) = (Vec::new(), Vec::new());
         let mut plan = SweepPlan { experiment, head, points, places, jobs, out };
@@ -285,32 +289,23 @@ impl SweepPlan {
         }
         let choice = experiment.design_of(base, settings)?;
         let mut points = Vec::new();
-        for (kernel, size) in &experiment.kernels {
+        for Column { asked, .. } in &experiment.columns {
             let make = |design: &Choice, baseline: Option<String>| {
-                let point = KernelPoint {
-                    kernel: kernel.name.into(),
-                    design: design.clone(),
+                let setting = Setting {
+                    machine: machine.clone(),
+                    machine_name: experiment.machine_name_with(settings),
+                    design: design.text.clone(),
                     threads: experiment.threads_on(machine),
-                    size: Some(*size),
                     seed: experiment.seed,
-                    extent: experiment.extent,
+                    crashes: experiment.crashes,
                 };
-                SweepPoint::new(
-                    experiment.crashes,
-                    (machine, &experiment.machine_name_with(settings)),
-                    point,
-                    baseline,
-                )
+                SweepPoint::new(setting, asked.clone(), baseline)
             };
-            let baseline = make(&experiment.baseline, None);
-            let point = make(&choice, Some(baseline.key.clone()));
+            let baseline = make(&experiment.baseline, None)?;
+            let point = make(&choice, Some(baseline.key.clone()))?;
             points.push((point.key.clone(), baseline.key.clone()));
-            for point in [baseline, point] {
-                if known.insert(point.key.clone()) {
-                    check_point(&point.point)?;
-                    self.points.push(point);
-                }
-            }
+            let new = [baseline, point].into_iter().filter(|point| known.insert(point.key.clone()));
+            self.points.extend(new);
         }
         self.places.push(Place { settings: settings.to_vec(), design, points });
         Ok(())
@@ -349,7 +344,7 @@ fn settings(experiment: &SweepFile) -> Result<Vec<Vec<Option<usize>>>, LabError>
         Factors::All => {
             let counts = factors.iter().map(|factor| factor.count() as u64);
             let count = counts.fold(1u64, u64::saturating_mul);
-            let points = experiment.designs.len() * experiment.kernels.len();
+            let points = experiment.designs.len() * experiment.columns.len();
             in_range(
                 "points of all combinations",
                 count.saturating_mul(points as u64),
@@ -400,15 +395,15 @@ impl Sweep {
         records.map(|record| record.broken + u64::from(!record.right)).sum()
     }
 
-    /// The geometric mean over the kernels of the times over the baseline, if all are there.
+    /// The geometric mean over the columns of the times over the baseline, if all are there.
     fn mean(&self, place: &Place) -> Option<f64> {
         crate::commands::kernels::geometric_mean(place.points.iter().map(|point| self.time(point)))
     }
 
     /// The time of a point over that of its baseline, if both are there.
     fn time(&self, (key, baseline): &(String, String)) -> Option<f64> {
-        let cycles = |key: &String| self.records.get(key).map(|record| record.cycles as f64);
-        Some(cycles(key)? / cycles(baseline)?)
+        let took = |key: &String| self.records.get(key).map(|record| record.took() as f64);
+        Some(took(key)? / took(baseline)?)
     }
 
     /// The places of a value of a factor under a design: one where one factor is varied at a time.
@@ -429,11 +424,12 @@ impl Experiment for SweepOptions {
     }
 
     fn files(&self, plan: &SweepPlan) -> Files {
-        Files::new()
+        let files = Files::new()
             .reads("the experiment", &self.experiment)
             .makes("--out", Some(plan.out()))
             .results(Form::Plot, &self.plot)
-            .results(Form::Html, &self.html)
+            .results(Form::Html, &self.html);
+        self.sheet.beside(files)
     }
 
     fn run(

@@ -4,9 +4,11 @@
 use crate::LabError;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command};
+use seawall_report::{Files, Form};
 use seawall_sim::{Machine, SimError};
 use seawall_workloads::{Flaw, RequestMix};
 use std::error::Error;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The default number of crashes of each cell.
@@ -42,6 +44,24 @@ impl RequestOptions {
     /// The workload's own operations on this number of entries.
     pub fn on_entries(entries: u64) -> RequestOptions {
         RequestOptions { entries: Some(entries), ..RequestOptions::default() }
+    }
+}
+
+/// The table of a command as files of other forms.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SheetOptions {
+    /// Write the table to this file as comma-separated values [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write the table to this file as a tabular of LaTeX [if stopped: to FILE.partial]
+    #[arg(long, value_name = "FILE")]
+    pub latex: Option<PathBuf>,
+}
+
+impl SheetOptions {
+    /// `files`, and these.
+    pub fn beside(&self, files: Files) -> Files {
+        files.results(Form::Csv, &self.csv).results(Form::Latex, &self.latex)
     }
 }
 

@@ -51,7 +51,8 @@ pub(crate) fn time_columns() -> Vec<HtmlColumn> {
         share("lock", "% of the threads' time that locks took"),
         share("persist", "% of the threads' time that persistency took"),
         HtmlColumn::new("mostly", HtmlForm::Text)
-            .about("the largest reasons of persistency, with their % of the time"),
+            .about("the largest reasons of persistency, with their % of the time")
+            .unit("%"),
     ]
 }
 
@@ -77,6 +78,7 @@ pub(crate) fn cell_columns() -> Vec<HtmlColumn> {
 pub(crate) fn conflicts_column() -> HtmlColumn {
     HtmlColumn::new("conflicting", HtmlForm::Number(0))
         .titled("confl.")
+        .unit("%")
         .about("% of epochs that were flushed because of a conflict")
 }
 

@@ -388,7 +388,7 @@ impl MeasuredProgram {
 
     fn options(&self, folder: &Path, extent: Extent) -> ProgramOptions {
         ProgramOptions {
-            command: Some(self.in_folder(folder)),
+            commands: vec![self.in_folder(folder)],
             input: self.input.as_ref().map(|input| folder.join(input)),
             pm: Some(match self.pm {
                 Persistence::Files => PmChoice::Files,

@@ -10,8 +10,9 @@ use crate::spawn::server;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::{CommandExt as _, parent_id};
 use std::path::{Path, PathBuf};
@@ -109,13 +110,20 @@ fn until_end(from: &mut impl Read) -> io::Result<Vec<u8>> {
 /// Keeps the folders of the process `asker`, which has started this one and asks by its standard
 /// input, and removes them when that has ended.
 pub fn keep_folders(asker: u32) -> ! {
-    let (mut requests, mut answers) = (io::stdin().lock(), io::stdout().lock());
+    let mut answers = io::stdout().lock();
     let mut folders = Vec::new();
-    while let Ok(true) = has_request(asker)
-        && let Ok(()) = serve(&mut requests, &mut answers, &mut folders)
-    {}
+    if let Ok(mut requests) = unbuffered(io::stdin()) {
+        while let Ok(true) = has_request(asker)
+            && let Ok(()) = serve(&mut requests, &mut answers, &mut folders)
+        {}
+    }
     folders.iter().for_each(|folder| remove(folder));
     std::process::exit(0)
+}
+
+/// A pipe of which nothing is read ahead: [`has_request`] would not see a request that is.
+fn unbuffered(pipe: impl AsFd) -> io::Result<File> {
+    Ok(pipe.as_fd().try_clone_to_owned()?.into())
 }
 
 /// Waits for a request, or the end of them; false if the asker is gone.
@@ -167,5 +175,25 @@ pub(super) fn remove(folder: &Path) {
             _ if folder.exists() => {}
             _ => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_requests_that_come_at_once_the_second_is_still_waited_for() {
+        let (from, mut to) = io::pipe().unwrap();
+        to.write_all(&[FORGET, b'x', END, MAKE]).unwrap();
+        let mut requests = unbuffered(&from).unwrap();
+        let (mut answers, mut folders) = (Vec::new(), vec!["x".into()]);
+        serve(&mut requests, &mut answers, &mut folders).unwrap();
+        assert!(folders.is_empty() && answers.is_empty());
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&now)).unwrap(), 1);
+        serve(&mut requests, &mut answers, &mut folders).unwrap();
+        assert_eq!((answers[0], folders.len()), (MADE, 1));
+        folders.iter().for_each(|folder| remove(folder));
     }
 }

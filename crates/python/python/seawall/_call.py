@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Optional, Protocol, Union
 
 from . import _seawall
-from ._programs import Command, typed
+from ._programs import Command, all_typed, typed
 from ._said import shown, text_of
 from ._table import Table
 
@@ -106,11 +106,12 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "Literal": ((str,), "a text"),
     "Path": ((str, os.PathLike), "a path, or a text"),
     "Names": ((str, os.PathLike, Iterable), "a name, or several"),
+    "Commands": ((str, Sequence, Mapping), "a command, or a dictionary of commands by name"),
     "Command": ((str, Sequence), "a command, as a text or a list of words"),
     "bool": ((), "True or False"),
 }
 #: The type in an annotation; that of `Union[bool, str]` is the second.
-KIND = re.compile(r"\b(int|float|str|Literal|Path|Names|Command|bool(?!,))\b")
+KIND = re.compile(r"\b(int|float|str|Literal|Path|Names|Commands?|bool(?!,))\b")
 
 #: Parameters that are no options of a command.
 NO_OPTIONS = {"progress", "executor", "client"}
@@ -137,6 +138,9 @@ def words_of(command: str, options: Mapping[str, Any]) -> list[str]:
             value = list(value)
             if not value:
                 raise _seawall.Error(f"{name} is empty: give a name, or leave it out")
+        if parameter.annotation == "Optional[Commands]":
+            words += [f"--{name}={command}" for command in all_typed(value)]
+            continue
         if parameter.annotation == "Optional[Command]":
             value = typed(value)
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:

@@ -60,6 +60,8 @@ def run_batch(
 def run_point(task: str, baseline_cycles: Optional[int], work: str) -> str:
     """Runs a point of a sweep and returns its line of the file."""
     _check_build(task)
+    if "program" in json.loads(task)["asked"]:
+        serve_here()
     return _seawall.run_point(task, baseline_cycles, _stop_of(work))
 
 

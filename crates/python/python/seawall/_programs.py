@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Union
 
 from . import _seawall
@@ -18,6 +18,8 @@ from ._said import shown, text_of
 
 #: A command as one types it, or its words.
 Command = Union[str, Sequence[Union[str, int, "os.PathLike[str]"]]]
+#: A command, or several by the names of their programs.
+Commands = Union[Command, Mapping[str, Command]]
 
 #: Words that need no quotes.
 PLAIN = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
@@ -58,3 +60,12 @@ def typed(command: Command) -> str:
         raise _seawall.Error("a command has no words: give the program and its arguments")
     # Braces mean nothing in such a command, and {pool} is often there.
     return " ".join(word if PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
+
+
+def all_typed(commands: Commands) -> list[str]:
+    """Each command as one types it, with the name before it where it has one."""
+    if not isinstance(commands, Mapping):
+        return [typed(commands)]
+    if not commands:
+        raise _seawall.Error("there is no command: give one, or several by their names")
+    return [f"{name}={typed(command)}" for name, command in commands.items()]

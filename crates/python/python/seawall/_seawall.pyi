@@ -39,9 +39,7 @@ class SweepFile:
         text: Optional[str],
         out: Union[str, PathLike[str], None],
         jobs: Optional[int],
-        plot_and_page: tuple[
-            Union[str, PathLike[str], None], Union[str, PathLike[str], None]
-        ],
+        results: list[Optional[str]],
         show: bool,
     ) -> None: ...
     def out(self) -> str: ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -19,6 +20,7 @@ from . import _points, _seawall
 from ._call import Follower, Interrupted, Path, Progress, check_types, follower, interruptible
 from ._crew import Crew, Workers, check_workers, crew_of
 from ._files import is_parquet, parquet_writer
+from ._programs import serve_here
 from ._said import check_number, path_of, shown
 from ._table import Table
 
@@ -39,6 +41,8 @@ def sweep(
     jobs: Optional[int] = None,
     plot: Optional[Path] = None,
     html: Optional[Path] = None,
+    csv: Optional[Path] = None,
+    latex: Optional[Path] = None,
     executor: Workers = None,
     client: Optional[Client] = None,
     progress: Progress = None,
@@ -55,8 +59,8 @@ def sweep(
     lost goes to another. The processes of a ``ProcessPoolExecutor`` take the pool with them when
     they die: give a function, and it makes the next pool.
 
-    :param experiment: bsp-sweep, bsp-sweep-quick, the path of a .toml file, or what such a file
-        says, as a dictionary (``seawall sweep --help`` has the language)
+    :param experiment: bsp-sweep, bsp-sweep-quick, nvm-sweep-quick, the path of a .toml file, or
+        what such a file says, as a dictionary (``seawall sweep --help`` has the language)
     :param out: File of records, as JSON Lines, which keeps its finished points if stopped
         [default: the experiment's name with .jsonl, in this folder], or sweep.jsonl for a
         dictionary; a file has the points of one experiment. With a name that ends with
@@ -67,6 +71,8 @@ def sweep(
     :param plot: Draw a chart for each factor to this SVG file [if stopped: to FILE.partial]
     :param html: Write a page for a browser to this file: charts, a table, and what is behind each
         row [if stopped: to FILE.partial]
+    :param csv: Write the table to this file as comma-separated values [if stopped: to FILE.partial]
+    :param latex: Write the table to this file as a tabular of LaTeX [if stopped: to FILE.partial]
     :param executor: Runs the points: any ``concurrent.futures.Executor``, or a function that makes
         one. Processes must be spawned, as forks of a process with threads may hang.
     :param client: Runs the points on the workers of this client's Dask cluster, also on those that
@@ -77,16 +83,22 @@ def sweep(
     check_workers(executor, client)
     check_number("jobs", jobs)
     name, text = _named(experiment)
-    out, plot, html = _path("out", out), _path("plot", plot), _path("html", html)
+    out = _path("out", out)
+    results = {
+        name: _path(name, path)
+        for name, path in (("plot", plot), ("html", html), ("csv", csv), ("latex", latex))
+    }
     parquet = out if is_parquet(out) else None
     if parquet is not None:
-        _check_others(parquet, {"plot": plot, "html": html})
+        _check_others(parquet, results)
         with interruptible("sweep"):
             parquet_writer()
         out = os.path.splitext(parquet)[0] + ".jsonl"
+    if sys.executable:
+        serve_here()
     follow, show = follower(progress, "sweep")
     with interruptible("sweep"):
-        file = _seawall.SweepFile(name, text, out, jobs, (plot, html), show)
+        file = _seawall.SweepFile(name, text, out, jobs, list(results.values()), show)
     try:
         _on_crew(file, jobs, executor, client, follow)
     except KeyboardInterrupt:

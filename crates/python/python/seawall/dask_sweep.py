@@ -25,6 +25,8 @@ def main(words: Optional[list[str]] = None) -> int:
     parser.add_argument("--out")
     parser.add_argument("--plot")
     parser.add_argument("--html")
+    parser.add_argument("--csv")
+    parser.add_argument("--latex")
     options = parser.parse_args(words)
     connect: Any = importlib.import_module("distributed").Client
 
@@ -44,6 +46,8 @@ def main(words: Optional[list[str]] = None) -> int:
                 out=options.out,
                 plot=options.plot,
                 html=options.html,
+                csv=options.csv,
+                latex=options.latex,
                 client=client,
             )
     except Interrupted as error:

@@ -115,6 +115,8 @@ impl Form {
     fn option(self) -> &'static str {
         match self {
             Form::Json => "--json",
+            Form::Csv => "--csv",
+            Form::Latex => "--latex",
             Form::Plot => "--plot",
             Form::Html => "--html",
             Form::Plots => "--plots",
@@ -157,6 +159,10 @@ struct Claim {
 pub enum Form {
     /// JSON Lines.
     Json,
+    /// Tables as comma-separated values.
+    Csv,
+    /// Tables for LaTeX.
+    Latex,
     /// One plot.
     Plot,
     /// A page of HTML.

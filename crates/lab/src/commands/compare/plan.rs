@@ -5,8 +5,8 @@ use crate::LabError;
 use crate::cell::{CellRibbon, Point, check_point, check_ribbon};
 use crate::commands::program::ProgramOptions;
 use crate::engine::options::{
-    CRASHES, CRASHES_MAX, MACHINE, RequestOptions, check_jobs, default_options, flaws, in_range,
-    listed, listed_name, named_machine, once, threads_of,
+    CRASHES, CRASHES_MAX, MACHINE, RequestOptions, SheetOptions, check_jobs, default_options,
+    flaws, in_range, listed, listed_name, named_machine, once, threads_of,
 };
 use crate::engine::timeline::{TraceOptions, Traced};
 use clap::{ArgGroup, Args};
@@ -86,6 +86,9 @@ pub struct CompareOptions {
     /// Write a JSON record per cell to this file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// The table as files.
+    #[command(flatten)]
+    pub sheet: SheetOptions,
     /// Draw the comparison to this SVG file [if stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

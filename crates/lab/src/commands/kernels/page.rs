@@ -103,7 +103,8 @@ fn columns(baseline: &str) -> Vec<HtmlColumn> {
             .about("millions of cycles until the last thread finished"),
         conflicts_column(),
         HtmlColumn::new("inter", HtmlForm::Number(0))
-            .about("conflicts between threads, in % of all"),
+            .about("conflicts between threads, in % of all")
+            .unit("%"),
     ];
     columns.extend(cell_columns());
     columns

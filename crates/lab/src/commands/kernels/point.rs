@@ -42,6 +42,25 @@ pub struct KernelPoint {
     pub extent: Extent,
 }
 
+impl KernelPoint {
+    /// The command that runs it and the baseline, in words.
+    pub(crate) fn words(&self, machine: &str, baseline: &str, crashes: u64) -> Vec<String> {
+        let size = self.size.unwrap_or_default();
+        let options = [
+            ("--designs", self.design.text.clone()),
+            ("--baseline", baseline.to_owned()),
+            ("--machine", machine.to_owned()),
+            ("--threads", self.threads.to_string()),
+            ("--extent", self.extent.name().to_owned()),
+            ("--seed", self.seed.to_string()),
+            ("--crashes", crashes.to_string()),
+        ];
+        let mut words = vec!["seawall".into(), "kernels".into(), format!("{}:{size}", self.kernel)];
+        words.extend(options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+        words
+    }
+}
+
 /// What of a program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]

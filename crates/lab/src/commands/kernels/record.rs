@@ -82,20 +82,8 @@ impl KernelCell {
 
     /// The command that runs this cell again.
     pub fn command(&self, kernels: &Kernels) -> String {
-        let point = &self.point;
-        let (plan, design) = (&kernels.plan, &point.design.text);
-        format!(
-            "seawall kernels {}:{} --designs {design} --baseline {} --machine {} --threads {} \
-             --extent {} --seed {} --crashes {}",
-            point.kernel,
-            self.run.input.size,
-            plan.baseline,
-            plan.machine_name,
-            point.threads,
-            point.extent.name(),
-            point.seed,
-            plan.crashes
-        )
+        let plan = &kernels.plan;
+        self.point.words(&plan.machine_name, &plan.baseline, plan.crashes).join(" ")
     }
 }
 

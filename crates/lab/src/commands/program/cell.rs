@@ -1,9 +1,10 @@
 //! One run of a program under a design, and the same run with crashes.
 
 use super::command::{POOL, check_entry};
-use super::native::{self, Native, unreadable};
+use super::native::{self, unreadable};
 use super::output::Output;
-use super::{Judged, ProgramCell, ProgramPlan, ProgramPoint, profile, sites};
+use super::plan::{Judged, Program, ProgramPlan, ProgramPoint};
+use super::{ProgramCell, ProgramFacts, profile, sites};
 use crate::LabError;
 use crate::cell::CellRibbon;
 use crate::engine::timeline::TRACE_BYTES_MAX;
@@ -17,6 +18,7 @@ use seawall_program::{
 use seawall_sim::{Cycle, SimError};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Crashes come at most this long after their store.
 const DELAY_CYCLES_MAX: Cycle = 2000;
@@ -27,36 +29,54 @@ const UNSEEN_SHARE: u64 = 1000;
 /// Seconds that a check may take.
 const CHECK_SECONDS: u64 = 60;
 
-/// The files of a command's runs.
+/// The files of a program's runs.
 pub(super) struct Bench {
+    program: Arc<Program>,
     folder: ProgramFolder,
     image: PathBuf,
     /// Whether the program is at one address, always.
     is_fixed: bool,
     /// Parts of the program that are not instrumented.
-    pub(super) opaque: Vec<String>,
+    opaque: Vec<String>,
     /// What starts the process of a run, and that of a function of the program as a check.
     server: Vec<PathBuf>,
     checker: Vec<PathBuf>,
+    /// What it printed natively, if it ran so.
+    native: Option<Output>,
 }
 
 impl Bench {
-    /// Takes the image out of the program.
-    pub(super) fn new(plan: &ProgramPlan) -> Result<Bench, LabError> {
+    /// Takes the image out of the program, and runs it natively.
+    pub(super) fn new(
+        plan: &ProgramPlan,
+        program: &Arc<Program>,
+        limit: &Limit,
+    ) -> Result<Bench, LabError> {
+        let program = program.clone();
         let folder = ProgramFolder::new().map_err(|error| LabError::Folder { error })?;
-        let embedded = seawall_cc::embedded(&plan.command.path)?;
-        if let Judged::ByEntry(entry) = &plan.judged {
+        let embedded = seawall_cc::embedded(&program.command.path)?;
+        if let Judged::ByEntry(entry) = &program.judged {
             check_entry(&embedded, entry)?;
         }
         let image = embedded.write(folder.path()).map_err(|error| LabError::Folder { error })?;
         let command = |word| server(word).map_err(|error| LabError::Folder { error });
         let (server, checker) = (command("program-process")?, command("program-check")?);
         let Embedded { opaque, is_fixed, .. } = embedded;
-        Ok(Bench { folder, image, is_fixed, opaque, server, checker })
+        let native = None;
+        let bench = Bench { program, folder, image, is_fixed, opaque, server, checker, native };
+        let native = native::run(plan, &bench.program, &bench.folder("native")?, limit)?;
+        Ok(Bench { native, ..bench })
+    }
+
+    /// What is known of the program beside its runs.
+    pub(super) fn into_facts(self, plan: &ProgramPlan) -> Result<ProgramFacts, LabError> {
+        let native = self.native.filter(|_| plan.show_output);
+        let printed = native.map(|output| output.text().map_err(unreadable)).transpose()?;
+        Ok(ProgramFacts { printed, opaque: self.opaque })
     }
 
     /// A new folder for a run.
-    pub(super) fn folder(&self, name: &str) -> Result<PathBuf, LabError> {
+    fn folder(&self, name: &str) -> Result<PathBuf, LabError> {
         let folder = self.folder.path().join(name);
         std::fs::create_dir_all(&folder).map_err(|error| LabError::Folder { error })?;
         Ok(folder)
@@ -67,16 +87,16 @@ impl Bench {
         &self,
         plan: &ProgramPlan,
         point: &ProgramPoint,
-        native: &Native,
         limit: &Limit,
     ) -> Result<ProgramCell, LabError> {
+        let text = &self.program.command.text;
         let name = |what: &str| format!("{what}-{}", point.key().replace(['/', ':', ' '], "_"));
         let ran = self.once(plan, point, &name("run"), (Vec::new(), Judge::Nobody), limit)?;
-        let judge = self.judge(plan, point);
+        let judge = self.judge(point);
         if let (Judge::Check { .. }, [_, 0]) = (&judge, ran.stored)
             && ran.exit_code == plan.exit_code
         {
-            let program = format!("under {}: {}", point.label(), plan.command.text);
+            let program = format!("under {}: {text}", point.label());
             let what = STORES_NOTHING.into();
             return Err(ProgramError::Failed { program, what, places: Vec::new() }.into());
         }
@@ -89,8 +109,7 @@ impl Bench {
             Some(self.once(plan, point, &name("crash"), (points, judge), limit)?)
         };
         let output = Output::of(&self.folder.path().join(name("run")));
-        let native_output = native.output.as_ref();
-        let differs = native_output.map(|native| output.difference(native)).transpose();
+        let differs = self.native.as_ref().map(|native| output.difference(native)).transpose();
         let differs = differs.map_err(unreadable)?.flatten();
         let printed = plan.show_output.then(|| output.text()).transpose().map_err(unreadable)?;
         let wrong = (ran.exit_code != plan.exit_code).then(|| {
@@ -102,7 +121,7 @@ impl Bench {
         let unread = ran.unread_flushes.as_ref().map(|found| sites::unread(&self.image, found));
         let is_much = ran.unseen > ran.stored[1] / UNSEEN_SHARE;
         if crashed.is_some() && plan.persistent != Persistent::All && is_much {
-            let (program, words) = (plan.command.text.clone(), ran.unseen);
+            let (program, words) = (text.clone(), ran.unseen);
             let places = unseen.iter().take(3).map(|place| format!("\n  {place}")).collect();
             return Err(LabError::Unseen { program, words, places });
         }
@@ -110,12 +129,12 @@ impl Bench {
         Ok(ProgramCell { point, ran, crashed, wrong, differs, printed, unseen, unread, profile })
     }
 
-    fn judge(&self, plan: &ProgramPlan, point: &ProgramPoint) -> Judge {
+    fn judge(&self, point: &ProgramPoint) -> Judge {
         let by = |command| match point.design.model() {
             Some(_) => Judge::Check { command, seconds: CHECK_SECONDS },
             None => Judge::Nobody,
         };
-        match &plan.judged {
+        match &self.program.judged {
             Judged::By(command) => by(command.clone()),
             Judged::ByEntry(entry) => {
                 let checker = self.checker.iter().chain([&self.image]);
@@ -146,7 +165,7 @@ impl Bench {
             start: Start {
                 image: self.image.clone(),
                 entry: None,
-                words: plan.command.with_pool(&pool),
+                words: self.program.command.with_pool(&pool),
             },
             machine: plan.machine_name.clone(),
             design: point.design.text.clone(),

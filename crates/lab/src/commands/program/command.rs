@@ -52,6 +52,17 @@ pub(crate) fn check_entry(embedded: &Embedded, entry: &str) -> Result<(), LabErr
     Err(LabError::Option { option: "--check-entry", value: entry.into(), valid })
 }
 
+/// A command, and the name before it, as in `new=./hash run {pool}`, if it has one.
+pub(super) fn named(text: &str) -> (Option<&str>, &str) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.+-".contains(c);
+    match text.split_once('=') {
+        Some((name, command)) if !name.is_empty() && name.chars().all(is_plain) => {
+            (Some(name), command)
+        }
+        _ => (None, text),
+    }
+}
+
 /// Splits a command into words, as a shell does.
 pub(super) fn words(option: &'static str, text: &str) -> Result<Vec<String>, LabError> {
     shlex::split(text).filter(|words| !words.is_empty()).ok_or_else(|| LabError::Option {

@@ -1,57 +1,48 @@
 //! The program as its compiler made it: what it prints on the host's own memory.
 
-use super::ProgramPlan;
-use super::cell::Bench;
 use super::command::ProgramCommand;
 use super::output::Output;
+use super::plan::{Program, ProgramPlan};
 use crate::LabError;
 use seawall_program::{FILES, Limit, NativeRun, ProgramError, make_files, run_natively};
 use std::path::Path;
-
-/// What it printed, if it ran.
-pub(super) struct Native {
-    pub(super) output: Option<Output>,
-}
-
-impl Native {
-    /// What it printed, if that is to be shown.
-    pub(super) fn printed(&self, plan: &ProgramPlan) -> Result<Option<String>, LabError> {
-        let output = self.output.as_ref().filter(|_| plan.show_output);
-        output.map(|output| output.text().map_err(unreadable)).transpose()
-    }
-}
 
 /// The output of a run cannot be read.
 pub(super) fn unreadable(error: std::io::Error) -> LabError {
     ProgramError::Io { what: "cannot read what a program printed".into(), error }.into()
 }
 
-/// Runs it once; it must end as it does when all is well.
-pub(super) fn run(plan: &ProgramPlan, bench: &Bench, limit: &Limit) -> Result<Native, LabError> {
+/// Runs it once in `folder`; it must end as it does when all is well. What it printed, if it ran.
+pub(super) fn run(
+    plan: &ProgramPlan,
+    program: &Program,
+    folder: &Path,
+    limit: &Limit,
+) -> Result<Option<Output>, LabError> {
     if plan.no_native {
-        return Ok(Native { output: None });
+        return Ok(None);
     }
-    let folder = bench.folder("native")?;
+    let command = &program.command;
     let files = folder.join(FILES);
     let pool = make_files(&files).map_err(|error| LabError::Folder { error })?;
-    let words = plan.command.with_pool(&pool);
+    let words = command.with_pool(&pool);
     let code = run_natively(
         &NativeRun {
-            program: plan.command.text.clone(),
-            path: plan.command.path.clone(),
+            program: command.text.clone(),
+            path: command.path.clone(),
             words: words[1..].to_vec(),
             input: plan.input.clone(),
-            folder: folder.clone(),
+            folder: folder.to_owned(),
             files,
             seconds: plan.seconds,
         },
         limit,
     )?;
     if code != plan.exit_code {
-        let (program, said) = (plan.command.text.clone(), last_words(&folder));
+        let (program, said) = (command.text.clone(), last_words(folder));
         return Err(ProgramError::Returned { program, code, said }.into());
     }
-    Ok(Native { output: Some(Output::of(&folder)) })
+    Ok(Some(Output::of(folder)))
 }
 
 /// Runs a command with its files in `folder`; it must end with 0. What it prints goes to files of

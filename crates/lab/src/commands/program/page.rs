@@ -15,17 +15,20 @@ impl Programs {
         let times = self.cells.iter().filter_map(|cell| self.relative(cell));
         let cut = CUT * times.fold(1.0, f64::max);
         let cells = self.cells.iter().enumerate();
+        let of_several = self.plan.is_of_several();
+        let first = of_several.then(|| &*self.plan.programs[0].name);
+        let panel = if of_several { "program" } else { "" };
         HtmlPage {
             facts: self.page_facts(),
             notes: self.page_notes(),
             sections: vec![HtmlSection {
-                filters: vec!["design"],
-                columns: columns(baseline),
+                filters: if of_several { vec!["design", panel] } else { vec!["design"] },
+                columns: columns(baseline, first),
                 rows: cells.map(|(at, cell)| self.page_row(at, cell)).collect(),
-                charts: cell_charts(format!("Time over that of {baseline}"), "", "time", cut),
+                charts: cell_charts(format!("Time over that of {baseline}"), panel, "time", cut),
                 ..HtmlSection::default()
             }],
-            ..page_of_times(format!("{} on {}", self.plan.command.text, self.plan.machine_name))
+            ..page_of_times(format!("{} on {}", self.plan.title(), self.plan.machine_name))
         }
     }
 
@@ -44,7 +47,7 @@ impl Programs {
         let lines = self.ribbon_summary() + &self.crash_summary();
         let is_bad = |line: &str| line.contains("BROKEN") || line.contains("WRONG");
         let notes = lines.lines().map(|line| HtmlNote { text: line.into(), is_bad: is_bad(line) });
-        let opaque = self.opaque.iter().map(|part| {
+        let opaque = self.facts.iter().flat_map(|facts| &facts.opaque).map(|part| {
             HtmlNote::plain(format!("not compiled with `seawall cc`, so not simulated: {part}"))
         });
         notes.chain(opaque).collect()
@@ -53,7 +56,7 @@ impl Programs {
     fn page_row(&self, at: usize, cell: &ProgramCell) -> HtmlRow {
         let crashes = (cell.crashed.as_ref().map(|ran| ran.crashes), cell.broken());
         let millions = |count: u64| json!(count as f64 / 1e6);
-        let row = HtmlRow::new([
+        let mut row = HtmlRow::new([
             ("design", json!(cell.point.label())),
             ("time", json!(self.relative(cell))),
             ("mcycles", millions(cell.ran.cycles)),
@@ -61,22 +64,33 @@ impl Programs {
             ("mrefs", millions(cell.ran.counters.references)),
             ("conflicting", json!(cell.conflicting_epochs())),
         ]);
+        if self.plan.is_of_several() {
+            row.values.insert("program".into(), json!(cell.point.program.name));
+            row.values.insert("over_first".into(), json!(self.over_first(cell)));
+        }
         cell_row(at, row, &cell.spent(), crashes)
     }
 }
 
-fn columns(baseline: &str) -> Vec<HtmlColumn> {
+/// The columns; `first` is the first of several programs.
+fn columns(baseline: &str, first: Option<&str>) -> Vec<HtmlColumn> {
     let millions = |field: &str, title: &str, about| {
         HtmlColumn::new(field, HtmlForm::Number(3)).titled(title).about(about)
     };
-    let mut columns = vec![
-        HtmlColumn::new("design", HtmlForm::Text),
+    let mut columns = vec![HtmlColumn::new("design", HtmlForm::Text)];
+    columns.extend(first.into_iter().flat_map(|first| {
+        let over_first = HtmlColumn::new("over_first", HtmlForm::Number(2))
+            .titled(format!("vs {first}"))
+            .about("cycles over those of the first program under the same design");
+        [HtmlColumn::new("program", HtmlForm::Text), over_first]
+    }));
+    columns.extend([
         time_column(baseline),
         millions("mcycles", "Mcycles", "millions of cycles of the region that was measured"),
         millions("minstr", "Minstr", "millions of instructions"),
         millions("mrefs", "Mrefs", "millions of loads and stores"),
         conflicts_column(),
-    ];
+    ]);
     columns.extend(cell_columns());
     columns
 }

@@ -1,34 +1,41 @@
-//! `--plot` of a program: time over the baseline, and where it went.
+//! `--plot` of programs: time over the baseline, and where it went.
 
-use super::{ProgramPoint, Programs};
-use crate::engine::spent::PARTS;
+use super::Programs;
+use super::plan::Program;
+use crate::engine::spent::{PARTS, Spent};
 use seawall_report::{Bars, Group};
+use std::sync::Arc;
 
 /// Bars are cut at this multiple of the slowest.
 pub(super) const CUT: f64 = 1.2;
 
 impl Programs {
-    /// Draws the program under each design.
+    /// Draws each program under each design.
     pub(super) fn to_svg(&self) -> Result<String, Box<dyn std::error::Error>> {
-        let labels: Vec<String> = self.plan.points.iter().map(ProgramPoint::label).collect();
+        let labels = self.plan.designs();
         let designs: Vec<&str> = labels.iter().map(String::as_str).collect();
-        let cells = || designs.iter().map(|design| self.cell(design));
-        let ratios: Vec<Option<f64>> = cells().map(|cell| self.relative(cell?)).collect();
-        let group = Group {
-            name: self.plan.command.name(),
-            ratios: ratios.clone(),
-            times: cells().map(|cell| Some(cell?.spent())).collect(),
-        };
+        let groups: Vec<_> =
+            self.plan.programs.iter().map(|program| self.group(program, &designs)).collect();
+        let ratios = groups.iter().flat_map(|group| group.ratios.iter().flatten());
         let bars = Bars {
-            title: format!("{}: time over {}", self.plan.command.text, self.plan.baseline),
-            cut: CUT * ratios.iter().flatten().copied().fold(1.0, f64::max),
-            groups: vec![group],
+            title: format!("{}: time over {}", self.plan.title(), self.plan.baseline),
+            cut: CUT * ratios.copied().fold(1.0, f64::max),
+            groups,
             mean: "mean",
-            means: ratios,
-            designs: designs.clone(),
+            means: designs.iter().map(|design| self.mean_relative(design)).collect(),
+            designs,
             reference: Some(1.0),
             parts: PARTS,
         };
         bars.to_svg()
+    }
+
+    fn group<'a>(&self, program: &'a Arc<Program>, designs: &[&str]) -> Group<'a, Spent> {
+        let cells = || designs.iter().map(|design| self.cell(program.number, design));
+        Group {
+            name: &program.name,
+            ratios: cells().map(|cell| self.relative(cell?)).collect(),
+            times: cells().map(|cell| Some(cell?.spent())).collect(),
+        }
     }
 }

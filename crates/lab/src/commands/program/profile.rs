@@ -210,14 +210,17 @@ impl Programs {
     /// Where the time goes under each design, if that was asked for.
     pub(super) fn profile_text(&self) -> String {
         let cells = self.cells.iter().filter_map(|cell| Some((cell, cell.profile.as_ref()?)));
-        let before = self.cell(WITHOUT_PERSISTENCE).and_then(|cell| cell.profile.as_ref());
+        let before = |program| {
+            self.cell(program, WITHOUT_PERSISTENCE).and_then(|cell| cell.profile.as_ref())
+        };
         let mut text = String::new();
         for (cell, profile) in cells {
-            let before = before.filter(|_| cell.point.label() != WITHOUT_PERSISTENCE);
-            let design = cell.point.label();
-            let _ = writeln!(text, "\nwhere the time goes under {design}, by line\n");
+            let is_without = cell.point.label() == WITHOUT_PERSISTENCE;
+            let before = before(cell.point.program.number).filter(|_| !is_without);
+            let said = cell.point.said();
+            let _ = writeln!(text, "\nwhere the time goes {said}, by line\n");
             text += &text_of(&lines(profile, before));
-            let _ = writeln!(text, "\nwhere the time goes under {design}, by function\n");
+            let _ = writeln!(text, "\nwhere the time goes {said}, by function\n");
             text += &text_of(&functions(profile, before));
         }
         if text.is_empty() {
@@ -227,7 +230,7 @@ impl Programs {
                  access is that a\nthread waits for; sum: with the rows above; misses: lines that \
                  loads got from memory;\nconfl.: accesses that waited for an epoch that was not \
                  durable\n";
-        if before.is_some() && self.cells.len() > 1 {
+        if before(0).is_some() && self.plan.designs().len() > 1 {
             text += "more: millions of cycles more than under volatile\n";
         }
         text
@@ -238,11 +241,15 @@ impl Programs {
         let mut text = String::new();
         let plain = |name: &str| name.replace(';', ",");
         for (cell, profile) in self.cells.iter().filter_map(|it| Some((it, it.profile.as_ref()?))) {
+            let run = match cell.point.program.has_others {
+                true => cell.point.said(),
+                false => cell.point.label(),
+            };
             for (place, time) in profile {
                 let call = place.call.iter().map(|call| format!("{};", plain(call)));
                 let line = place.line();
                 let line = if line.is_empty() { NOWHERE.into() } else { plain(&line) };
-                let stack = format!("{};{};{line};", cell.point.label(), plain(&place.function));
+                let stack = format!("{};{};{line};", plain(&run), plain(&place.function));
                 let stack = stack + &call.collect::<String>();
                 for (cycles, reason) in reasons(time).iter().filter(|(cycles, _)| *cycles > 0) {
                     let _ = writeln!(text, "{stack}{reason} {cycles}");

@@ -3,7 +3,7 @@
 //! A record holds no time of day and nothing of the host, so the same run writes the same bytes.
 
 use super::profile::ProfileRecord;
-use super::{Judged, ProgramCell, Programs};
+use super::{ProgramCell, Programs};
 use crate::cell::{CellRibbon, Flushed};
 use crate::commands::kernels::{counters_of, parameters_of};
 use seawall_program::{Asks, Fences, From, Persistent};
@@ -16,6 +16,9 @@ use serde_json::{Map, Value, json};
 pub struct ProgramRecord {
     /// The command, as it was typed.
     pub program: String,
+    /// What it is called among several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The design with its parameters, as it was asked for; with a Ribbon as in `clwb+ribbon`.
     pub design: String,
     /// The machine, as it was asked for.
@@ -48,6 +51,9 @@ pub struct ProgramRecord {
     pub cycles: u64,
     /// `cycles` over that of `baseline`.
     pub time: Option<f64>,
+    /// `cycles` over those of the first of several programs under the same design.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_first: Option<f64>,
     /// The design that `time` is relative to.
     pub baseline: String,
     /// What it returned.
@@ -98,57 +104,15 @@ impl Programs {
         self.cells.iter().map(|cell| self.record(cell)).collect()
     }
 
-    /// The command that repeats a cell.
-    pub(super) fn command(&self, cell: &ProgramCell) -> String {
-        let plan = &self.plan;
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
-        let mut command = format!(
-            "seawall {} --program {} --designs {} --machine {} --seed {} --crashes {} --pm {} \
-             --from {}",
-            plan.face,
-            quoted(&plan.command.text),
-            cell.point.key(),
-            plan.machine_name,
-            plan.seed,
-            plan.crashes,
-            match plan.persistent {
-                Persistent::Files => "files",
-                Persistent::Heap => "heap",
-                Persistent::All => "all",
-            },
-            match plan.from {
-                From::Start => "start",
-                From::Threads => "threads",
-            },
-        );
-        match &plan.judged {
-            Judged::By(words) => command += &format!(" --check {}", quoted(&words.join(" "))),
-            Judged::ByEntry(entry) => command += &format!(" --check-entry {entry}"),
-            Judged::Cuts | Judged::Not => {}
-        }
-        if plan.fences == Fences::Drain {
-            command += " --fence drain";
-        }
-        if plan.exit_code != 0 {
-            command += &format!(" --expect-exit {}", plan.exit_code);
-        }
-        if plan.no_native {
-            command += " --no-native";
-        }
-        if let Some(input) = &plan.input {
-            command += &format!(" --input {}", input.display());
-        }
-        command
-    }
-
     fn record(&self, cell: &ProgramCell) -> ProgramRecord {
-        let (plan, ran) = (&self.plan, &cell.ran);
+        let (plan, ran, program) = (&self.plan, &cell.ran, &cell.point.program);
         let crashed = cell.crashed.as_ref();
         let wrong = cell.wrong.iter().map(|what| json!({ "what": what }));
         let broken = crashed.into_iter().flat_map(|ran| &ran.broken);
         let broken = broken.map(|broken| json!({"cycle": broken.cycle, "what": broken.what}));
         ProgramRecord {
-            program: plan.command.text.clone(),
+            program: program.command.text.clone(),
+            name: program.has_others.then(|| program.name.clone()),
             design: cell.point.label(),
             machine: plan.machine_name.clone(),
             ribbon: cell.point.ribbon.clone(),
@@ -164,14 +128,15 @@ impl Programs {
             pm_stores: ran.stored[1],
             cycles: ran.cycles,
             time: self.relative(cell),
+            over_first: self.over_first(cell),
             baseline: plan.baseline.clone(),
             exit_code: ran.exit_code,
             right: cell.wrong.is_none(),
             conflicting_epochs: cell.conflicting_epochs(),
             crashes: crashed.map(|ran| ran.crashes),
-            check: plan.judged.check(),
+            check: program.check(),
             broken: cell.broken(),
-            not_compiled: self.opaque.clone(),
+            not_compiled: self.facts[program.number].opaque.clone(),
             asked: ran.asked,
             unseen_stores: ran.unseen,
             raced_loads: ran.raced,
@@ -182,7 +147,7 @@ impl Programs {
             seed: plan.seed,
             failures: wrong.chain(broken).collect(),
             profile: cell.profile_records(),
-            command: self.command(cell),
+            command: plan.command(&cell.point),
             partial: self.is_partial,
             version: seawall_report::version(),
         }

@@ -1,7 +1,8 @@
 //! What is printed of a program under designs, at most 100 columns wide.
 
 use super::output::shown;
-use super::{Judged, ProgramCell, ProgramPoint, Programs};
+use super::plan::{Judged, Program, ProgramPoint};
+use super::{ProgramCell, Programs};
 use crate::cell::{Flushed, ribbon_summary};
 use crate::engine::spent::Groups;
 use crate::engine::timeline::summary;
@@ -10,6 +11,7 @@ use seawall_memory::Model;
 use seawall_program::{Fences, From, Persistent};
 use seawall_report::{plain_table, text_sparing};
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// Columns that a narrow terminal can do without, in this order.
 const SPARE: [&str; 8] = ["Mrefs", "Minstr", "confl.", "lock", "busy", "mem.", "mostly", "Mcycles"];
@@ -36,9 +38,15 @@ impl Programs {
             From::Threads => ", from its first thread",
         };
         let cores = self.cells.iter().map(|cell| cell.ran.cores).max().unwrap_or(0);
-        let mut text = format!(
-            "{}\n{cores} cores of {}, seed {}; {persistent}{from}; time over {}\n\n",
-            plan.command.text, plan.machine_name, plan.seed, plan.baseline
+        let mut text = String::new();
+        for Program { name, command, has_others, .. } in plan.programs.iter().map(|it| &**it) {
+            let name = if *has_others { format!("{name}: ") } else { String::new() };
+            let _ = writeln!(text, "{name}{}", command.text);
+        }
+        let _ = write!(
+            text,
+            "{cores} cores of {}, seed {}; {persistent}{from}; time over {}\n\n",
+            plan.machine_name, plan.seed, plan.baseline
         );
         text += &text_sparing(&self.table(), &SPARE);
         text += "\nMinstr, Mrefs: millions of instructions, and of loads and stores among them\n\
@@ -61,14 +69,24 @@ impl Programs {
     }
 
     fn table(&self) -> Table {
-        let head = [
-            "design", "time", "Mcycles", "Minstr", "Mrefs", "confl.", "busy", "mem.", "lock",
-            "persist", "mostly", "crashes",
+        let first = format!("vs {}", self.plan.programs[0].name);
+        let of_several = if self.plan.is_of_several() { &["program", &first][..] } else { &[] };
+        let numbers = [
+            "time", "Mcycles", "Minstr", "Mrefs", "confl.", "busy", "mem.", "lock", "persist",
+            "mostly", "crashes",
         ];
-        let mut table = plain_table(&head, 1..10);
-        self.cells.iter().for_each(|cell| {
-            table.add_row(self.row(cell));
-        });
+        let head = [&["design"], of_several, &numbers].concat();
+        let names = 1 + usize::from(self.plan.is_of_several());
+        let mut table = plain_table(&head, names..head.len() - 2);
+        let mut above = String::new();
+        for cell in &self.cells {
+            let mut row = self.row(cell);
+            let design = std::mem::take(&mut row[0]);
+            if design != above {
+                (row[0], above) = (design.clone(), design);
+            }
+            table.add_row(row);
+        }
         table
     }
 
@@ -76,9 +94,13 @@ impl Programs {
         let Groups { busy, memory, lock, persist } = cell.spent().groups();
         let percent = |share: f64| format!("{:.0}", 100.0 * share);
         let millions = |count: u64| format!("{:.3}", count as f64 / 1e6);
-        vec![
-            cell.point.label(),
-            self.relative(cell).map_or("-".into(), |ratio| format!("{ratio:.2}")),
+        let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+        let mut row = vec![cell.point.label()];
+        if self.plan.is_of_several() {
+            row.extend([cell.point.program.name.clone(), ratio(self.over_first(cell))]);
+        }
+        row.extend([
+            ratio(self.relative(cell)),
             millions(cell.ran.cycles),
             millions(cell.ran.instructions),
             millions(cell.ran.counters.references),
@@ -89,7 +111,8 @@ impl Programs {
             percent(persist),
             cell.spent().mostly(),
             outcome(cell),
-        ]
+        ]);
+        row
     }
 
     /// What the Ribbon is, how lines were flushed, and which designs have none.
@@ -97,53 +120,67 @@ impl Programs {
         let Some(ribbon) = &self.plan.ribbon else { return String::new() };
         let cells = self.cells.iter().filter_map(|cell| {
             let counts = cell.ran.ribbon?;
-            Some((format!("under {}", cell.point.label()), Flushed::of_counts(counts)))
+            Some((cell.point.said(), Flushed::of_counts(counts)))
         });
         let without = self.plan.points.iter().filter(|point| !point.design.needs_flushes());
-        ribbon_summary(ribbon, cells, &without.map(ProgramPoint::label).collect::<Vec<_>>())
+        let mut without: Vec<String> = without.map(ProgramPoint::label).collect();
+        without.dedup();
+        ribbon_summary(ribbon, cells, &without)
     }
 
     pub(super) fn crash_summary(&self) -> String {
         let wrong = self.cells.iter().filter(|cell| cell.wrong.is_some()).count();
         let code = self.plan.exit_code;
+        let it = if self.plan.is_of_several() { "each program" } else { "it" };
         let mut text = match wrong {
-            0 if self.plan.no_native => format!("it returned {code} under each design\n"),
-            0 => format!("it returned {code}, as natively, under each design\n"),
+            0 if self.plan.no_native => format!("{it} returned {code} under each design\n"),
+            0 => format!("{it} returned {code}, as natively, under each design\n"),
             wrong => format!("it did not return {code} in {wrong} cells: WRONG\n"),
         };
         let crashed = || self.cells.iter().filter_map(|cell| cell.crashed.as_ref());
         let crashes: u64 = crashed().map(|ran| ran.crashes).sum();
         let broken: usize = crashed().map(|ran| ran.broken.len()).sum();
-        let held = match &self.plan.judged {
-            Judged::Not => {
-                return text
-                    + "no crashes: give a command that checks {pool} with --check, or a \
-                               function of the program with --check-entry\n";
-            }
-            _ if self.plan.crashes == 0 => return text,
-            Judged::By(_) | Judged::ByEntry(_) => "held to the check",
-            Judged::Cuts => "held to the recorded run",
+        let (judged, not): (Vec<&Arc<Program>>, Vec<&Arc<Program>>) =
+            self.plan.programs.iter().partition(|program| program.judged != Judged::Not);
+        if judged.is_empty() {
+            return text
+                + "no crashes: give a command that checks {pool} with --check, or a \
+                   function of the program with --check-entry\n";
+        }
+        if self.plan.crashes == 0 {
+            return text;
+        }
+        let is_cut = |program: &&Arc<Program>| program.judged == Judged::Cuts;
+        let held = match (judged.iter().all(is_cut), judged.iter().any(is_cut)) {
+            (true, _) => "held to the recorded run",
+            (false, false) => "held to the check",
+            (false, true) => "held to the check, or to the recorded run",
         };
         let verdict = match broken {
             0 => "none broke".to_owned(),
             broken => format!("{broken} BROKEN"),
         };
         let _ = write!(text, "{crashes} crashes, {held}: {verdict}");
-        if self.cells.iter().any(|cell| cell.crashed.is_none()) {
+        let is_judged = |cell: &&ProgramCell| cell.point.program.judged != Judged::Not;
+        if self.cells.iter().filter(is_judged).any(|cell| cell.crashed.is_none()) {
             text += "; - where a design promises nothing";
         }
         text += "\n";
+        for Program { name, .. } in not.into_iter().map(|it| &**it) {
+            let _ = writeln!(text, "no crashes of {name}: give its check with --check {name}=..");
+        }
         let few = self.cells.iter().filter(|cell| {
             cell.crashed.as_ref().is_some_and(|ran| ran.crashes < self.plan.crashes)
         });
         for cell in few {
-            let stores = cell.ran.stored[usize::from(self.plan.judged != Judged::Cuts)];
+            let is_cut = cell.point.program.judged == Judged::Cuts;
+            let stores = cell.ran.stored[usize::from(!is_cut)];
             let _ = writeln!(
                 text,
-                "fewer than --crashes {} under {}: the run has {stores} stores to crash after, and \
+                "fewer than --crashes {} {}: the run has {stores} stores to crash after, and \
                  crashes come before its end",
                 self.plan.crashes,
-                cell.point.label(),
+                cell.point.said(),
             );
         }
         text
@@ -159,32 +196,36 @@ impl Programs {
                         threads may differ,\nresults may not; --show-output shows all of it\n"
                 .to_owned();
         for (cell, difference) in differ() {
-            let _ = write!(text, "  under {}, {difference}", cell.point.label());
+            let _ = write!(text, "  {}, {difference}", cell.point.said());
         }
         text
     }
 
     /// What it printed, if the user asks for it.
     fn output_text(&self) -> String {
-        let native = self.printed.as_ref().map(|text| ("natively".to_owned(), text));
-        let cells = self.cells.iter().filter_map(|cell| {
-            Some((format!("under {}", cell.point.label()), cell.printed.as_ref()?))
+        let native = self.plan.programs.iter().zip(&self.facts).filter_map(|(program, facts)| {
+            let name =
+                if program.has_others { format!("{} ", program.name) } else { String::new() };
+            Some((format!("{name}natively"), facts.printed.as_ref()?))
         });
-        let runs: Vec<_> = native.into_iter().chain(cells).collect();
+        let cells = self.cells.iter();
+        let cells = cells.filter_map(|cell| Some((cell.point.said(), cell.printed.as_ref()?)));
+        let runs: Vec<_> = native.chain(cells).collect();
         shown(runs.iter().map(|(name, text)| (&name[..], &text[..])))
     }
 
     fn broken_text(&self) -> String {
+        let plan = &self.plan;
         let mut text = String::new();
         for cell in self.cells.iter().filter(|cell| cell.broken() > 0) {
-            let design = cell.point.label();
+            let (design, said) = (cell.point.label(), cell.point.said());
             if let Some(wrong) = &cell.wrong {
-                let _ = writeln!(text, "\nWRONG under {design}: {wrong}");
+                let _ = writeln!(text, "\nWRONG {said}: {wrong}");
             }
             let broken = cell.crashed.as_ref().map_or(&[][..], |ran| &ran.broken);
             for broken in broken.iter().take(BROKEN_SHOWN) {
                 let (cycle, what) = (broken.cycle, &broken.what);
-                let _ = writeln!(text, "\nBROKEN under {design}, cycle {cycle}: {what}");
+                let _ = writeln!(text, "\nBROKEN {said}, cycle {cycle}: {what}");
             }
             let more = broken.len().saturating_sub(BROKEN_SHOWN);
             if more > 0 {
@@ -199,7 +240,7 @@ impl Programs {
                      read the data before"
                 );
             }
-            let _ = writeln!(text, "  repeat: {}", self.command(cell));
+            let _ = writeln!(text, "  repeat: {}", plan.command(&cell.point));
         }
         let orders = self.plan.fences == Fences::Order;
         let waits =

@@ -1,17 +1,19 @@
-//! The file that describes a sweep: a machine, kernels, designs, and what is varied.
+//! The file that describes a sweep: a machine, what runs on it, designs, and what is varied.
 //!
 //! A factor is a parameter of the designs or of the machine with a list of values. A key that
 //! nobody knows, a value that makes no design or no machine, and a factor that no design has are
 //! errors that name the factor and what would be valid.
 
 use super::SweepError;
+use crate::commands::compare::plan::{OPERATIONS, OPERATIONS_MAX};
 use crate::commands::kernels::point::Extent;
 use crate::commands::kernels::{KERNEL_BASELINE, sizes};
+use crate::commands::program::{FenceChoice, FromChoice, PmChoice};
 use crate::commands::similar::tip;
 use crate::engine::options::{CRASHES_MAX, in_range, once, threads_of};
+use crate::subject::{Asked, AskedPrograms, Setting};
 use crate::{KernelSize, LabError};
 use seawall_sim::{Choice, Machine, read_description, toml_in_words};
-use seawall_workloads::KernelEntry;
 use serde::Deserialize;
 use std::error::Error;
 use std::path::Path;
@@ -21,6 +23,7 @@ use toml::Value;
 pub(crate) const EXPERIMENTS: &[(&str, &str)] = &[
     ("bsp-sweep", include_str!("../../../experiments/bsp-sweep.toml")),
     ("bsp-sweep-quick", include_str!("../../../experiments/bsp-sweep-quick.toml")),
+    ("nvm-sweep-quick", include_str!("../../../experiments/nvm-sweep-quick.toml")),
 ];
 
 /// Which values meet.
@@ -52,10 +55,22 @@ struct Text {
     title: String,
     machine: String,
     threads: Option<usize>,
+    #[serde(default)]
     kernels: Vec<String>,
     size: Option<String>,
     #[serde(default)]
     extent: Extent,
+    #[serde(default)]
+    workloads: Vec<String>,
+    operations: Option<u64>,
+    entries: Option<u64>,
+    #[serde(default)]
+    programs: Vec<String>,
+    #[serde(default)]
+    checks: Vec<String>,
+    pm: Option<PmChoice>,
+    fence: Option<FenceChoice>,
+    from: Option<FromChoice>,
     designs: Vec<String>,
     baseline: Option<String>,
     #[serde(default)]
@@ -122,6 +137,13 @@ pub(super) struct Factor {
     values: Vec<Vec<Value>>,
 }
 
+/// What runs at each place of the sweep, and has a column of its tables.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) asked: Asked,
+}
+
 /// A sweep, read and checked.
 #[derive(Clone, Debug)]
 pub(super) struct SweepFile {
@@ -129,11 +151,10 @@ pub(super) struct SweepFile {
     pub(super) machine_name: String,
     pub(super) machine: Machine,
     threads: Option<usize>,
-    pub(super) kernels: Vec<(&'static KernelEntry, u64)>,
+    pub(super) columns: Vec<Column>,
     pub(super) designs: Vec<Choice>,
     pub(super) baseline: Choice,
     pub(super) mode: Factors,
-    pub(super) extent: Extent,
     pub(super) seed: u64,
     pub(super) crashes: u64,
     pub(super) factors: Vec<Factor>,
@@ -250,6 +271,73 @@ fn check_all(factors: &[Factor]) -> Result<(), LabError> {
     Ok(())
 }
 
+impl Text {
+    /// Refuses lists that are empty.
+    fn check_lists(&self) -> Result<(), LabError> {
+        let empty = |what: &'static str, others: &str| LabError::Option {
+            option: what,
+            value: "empty".into(),
+            valid: format!("a list of at least one{others}"),
+        };
+        let Text { kernels, workloads, programs, .. } = self;
+        if self.designs.is_empty() {
+            return Err(empty("designs", ""));
+        }
+        if kernels.is_empty() && workloads.is_empty() && programs.is_empty() {
+            return Err(empty("kernels", ", or give workloads or programs"));
+        }
+        if self.factor.is_empty() {
+            return Err(empty("factor", ""));
+        }
+        if workloads.is_empty() && (self.operations.is_some() || self.entries.is_some()) {
+            return Err(empty("workloads", " where there are operations or entries"));
+        }
+        let of_programs = [self.pm.is_some(), self.fence.is_some(), self.from.is_some()];
+        if programs.is_empty() && (of_programs.contains(&true) || !self.checks.is_empty()) {
+            return Err(empty("programs", " where there are checks, pm, fence or from"));
+        }
+        Ok(())
+    }
+
+    /// Kernels, workloads, and programs, whose names are those that they have in `setting`.
+    fn columns(&self, setting: Setting) -> Result<Vec<Column>, LabError> {
+        let mut columns = Vec::new();
+        if !self.kernels.is_empty() {
+            let size: KernelSize = self.size.as_deref().unwrap_or("quick").parse()?;
+            columns.extend(sizes(&self.kernels, size)?.into_iter().map(|(entry, size)| {
+                let name = entry.name.to_owned();
+                Column {
+                    asked: Asked::Kernel { name: name.clone(), size, extent: self.extent },
+                    name,
+                }
+            }));
+        }
+        let operations = self.operations.unwrap_or(OPERATIONS);
+        in_range("operations", operations, 1, OPERATIONS_MAX)?;
+        columns.extend(self.workloads.iter().map(|name| {
+            let (name, entries) = (name.clone(), self.entries);
+            Column { asked: Asked::Workload { name: name.clone(), operations, entries }, name }
+        }));
+        if !self.programs.is_empty() {
+            let of = AskedPrograms {
+                programs: self.programs.clone(),
+                checks: self.checks.clone(),
+                pm: self.pm,
+                fence: self.fence,
+                from: self.from,
+            };
+            let plan = of.plan(&setting)?;
+            columns.extend(plan.names().enumerate().map(|(number, name)| Column {
+                name: name.to_owned(),
+                asked: Asked::Program { number, of: of.clone() },
+            }));
+        }
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        once("kernel, workload or program", &names)?;
+        Ok(columns)
+    }
+}
+
 impl SweepFile {
     /// The experiment of that name, or the one in that `.toml` file.
     pub(super) fn load(name: &str) -> Result<SweepFile, SweepError> {
@@ -279,30 +367,16 @@ impl SweepFile {
         SweepFile::read(text).map_err(|error| wrong(with_tip(&error)))
     }
 
-    fn read(text: Text) -> Result<SweepFile, LabError> {
+    fn read(mut text: Text) -> Result<SweepFile, LabError> {
         once("design", &text.designs)?;
-        let needed = |what: &'static str| LabError::Option {
-            option: what,
-            value: "empty".into(),
-            valid: "a list of at least one".into(),
-        };
-        if text.designs.is_empty() {
-            return Err(needed("designs"));
-        }
-        if text.kernels.is_empty() {
-            return Err(needed("kernels"));
-        }
-        if text.factor.is_empty() {
-            return Err(needed("factor"));
-        }
+        text.check_lists()?;
         in_range("crashes", text.crashes, 0, CRASHES_MAX)?;
-        let size: KernelSize = text.size.as_deref().unwrap_or("quick").parse()?;
         let designs: Vec<Choice> =
             text.designs.iter().map(|text| Choice::parse(text)).collect::<Result<_, _>>()?;
         let names: Vec<String> = text.factor.iter().map(|factor| factor.name.clone()).collect();
         once("factor", &names)?;
         let mut factors = Vec::new();
-        for factor in text.factor {
+        for factor in std::mem::take(&mut text.factor) {
             let name = factor.name.clone();
             let unknown = factor.designs.iter().flatten().find(|name| !text.designs.contains(name));
             let factor = match unknown {
@@ -317,17 +391,24 @@ impl SweepFile {
             check_all(&factors)?;
         }
         let machine = Machine::load(&text.machine)?;
-        threads_of("threads", text.threads, &machine)?;
+        let threads = threads_of("threads", text.threads, &machine)?;
+        let columns = text.columns(Setting {
+            machine: machine.clone(),
+            machine_name: text.machine.clone(),
+            design: designs[0].text.clone(),
+            threads,
+            seed: text.seed,
+            crashes: text.crashes,
+        })?;
         let experiment = SweepFile {
             title: text.title,
             machine_name: text.machine,
             machine,
             threads: text.threads,
-            kernels: sizes(&text.kernels, size)?,
+            columns,
             designs,
             baseline: Choice::parse(text.baseline.as_deref().unwrap_or(KERNEL_BASELINE))?,
             mode: text.factors,
-            extent: text.extent,
             seed: text.seed,
             crashes: text.crashes,
             factors,

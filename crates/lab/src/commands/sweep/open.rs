@@ -8,7 +8,6 @@ use super::store::Store;
 use super::task::SweepTask;
 use super::{Sweep, SweepError, SweepPlan, SweepPoint};
 use crate::LabError;
-use crate::commands::kernels::point::run_kernel;
 use crate::engine::jobs::Piece;
 use seawall_sim::SimError;
 use std::sync::Arc;
@@ -46,9 +45,9 @@ impl OpenSweep {
         self.plan.points.iter().filter(|point| self.store.get(&point.key).is_none())
     }
 
-    /// The cycles of a point that is done.
+    /// The cycles of a point that is done; of a workload, those of a billion operations.
     pub fn cycles(&self, key: &str) -> Option<u64> {
-        self.store.get(key).map(|record| record.cycles)
+        self.store.get(key).map(|record| record.took())
     }
 
     /// The references to memory of a point that is done.
@@ -107,7 +106,7 @@ fn changed(
         (point.baseline.is_none(), record.counter("references"))
     };
     let Some((point, record)) = done.min_by_key(length) else { return Ok(None) };
-    let run = match run_kernel(&point.machine, &point.point, stop) {
+    let run = match point.subject.run(&point.setting.machine, 0, stop) {
         Err(LabError::Sim(SimError::Stopped)) => return Ok(None),
         other => other?,
     };

@@ -4,9 +4,9 @@
 use super::file::Factors;
 use super::{Place, Sweep, SweepPoint};
 use crate::engine::pages::{page_of_times, shares, time_columns, time_values};
+use crate::subject::Setting;
 use seawall_report::{
     HtmlChart, HtmlColumn, HtmlFate, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection,
-    command_line,
 };
 use seawall_sim::Machine;
 use serde_json::json;
@@ -30,7 +30,8 @@ impl Sweep {
             notes: self.page_notes(),
             sections: vec![HtmlSection {
                 filters: vec!["factor", "design"],
-                columns: self.page_columns(),
+                columns: [names(), self.page_columns()].concat(),
+                sheet: [sheet_names(), self.page_columns()].concat(),
                 rows: self.page_rows(),
                 charts: vec![HtmlChart::Lines {
                     title: format!("Time over that of {baseline}, geometric mean"),
@@ -71,18 +72,16 @@ impl Sweep {
     fn page_columns(&self) -> Vec<HtmlColumn> {
         let experiment = &self.plan.experiment;
         let ratio = |field: &str, about| HtmlColumn::new(field, HtmlForm::Number(2)).about(about);
-        let mut columns = vec![
-            HtmlColumn::new("design", HtmlForm::Text),
-            HtmlColumn::new("setting", HtmlForm::Text).about("the factor and its value"),
-        ];
-        columns.extend(experiment.kernels.iter().map(|(kernel, _)| {
-            ratio(kernel.name, "time of this kernel over that under the baseline")
-        }));
+        let time =
+            |name: &str| ratio(&field_of(name), "time over that under the baseline").titled(name);
+        let columns = experiment.columns.iter().map(|column| time(&column.name));
+        let mut columns: Vec<HtmlColumn> = columns.collect();
         columns.push(ratio("mean", "geometric mean of the times"));
         columns.push(ratio("of base", "the mean over that of the value with *"));
         columns.push(
             HtmlColumn::new("inter", HtmlForm::Number(0))
-                .about("conflicts between threads, in % of all"),
+                .about("conflicts between threads, in % of all")
+                .unit("%"),
         );
         columns.extend(time_columns());
         columns
@@ -119,12 +118,13 @@ impl Sweep {
             ("value", json!(label)),
             ("design", json!(choice.text)),
             ("setting", json!(format!("{} = {label}{mark}", values.name))),
+            ("is_base", json!(mark)),
             ("mean", json!(mean)),
             ("of base", json!(mean.zip(base_mean).map(|(mean, base)| mean / base))),
             ("inter", json!(self.inter(&places))),
         ]);
-        for (number, (kernel, _)) in experiment.kernels.iter().enumerate() {
-            row.values.insert(kernel.name.into(), json!(self.ratio(&places, number)));
+        for (number, column) in experiment.columns.iter().enumerate() {
+            row.values.insert(field_of(&column.name), json!(self.ratio(&places, number)));
         }
         let spent = self.spent(&places);
         if mean.is_some() {
@@ -154,28 +154,27 @@ impl Sweep {
 
     /// The command that runs a point by itself, if its machine can be named so.
     pub(super) fn command(&self, point: &SweepPoint) -> Option<String> {
-        let experiment = &self.plan.experiment;
-        let it = &point.point;
-        let is_named = Machine::load(&point.machine_name).is_ok_and(|it| it == point.machine);
-        let words = [
-            "seawall".into(),
-            "kernels".into(),
-            format!("{}:{}", it.kernel, it.size.unwrap_or_default()),
-            "--designs".into(),
-            it.design.text.clone(),
-            "--baseline".into(),
-            experiment.baseline.text.clone(),
-            "--machine".into(),
-            point.machine_name.clone(),
-            "--threads".into(),
-            it.threads.to_string(),
-            "--extent".into(),
-            it.extent.name().into(),
-            "--seed".into(),
-            it.seed.to_string(),
-            "--crashes".into(),
-            experiment.crashes.to_string(),
-        ];
-        is_named.then(|| command_line(words))
+        let Setting { machine, machine_name, crashes, .. } = &point.setting;
+        let is_named = Machine::load(machine_name).is_ok_and(|it| it == *machine);
+        let baseline = &self.plan.experiment.baseline.text;
+        is_named.then(|| point.subject.command(machine_name, baseline, *crashes))
     }
+}
+
+/// The field of a column, which is no other field whatever a program is called.
+fn field_of(name: &str) -> String {
+    format!("time of {name}")
+}
+
+fn names() -> Vec<HtmlColumn> {
+    vec![
+        HtmlColumn::new("design", HtmlForm::Text),
+        HtmlColumn::new("setting", HtmlForm::Text).about("the factor and its value"),
+    ]
+}
+
+/// As [`names`], with the value and its mark by themselves.
+fn sheet_names() -> Vec<HtmlColumn> {
+    let text = |field: &str| HtmlColumn::new(field, HtmlForm::Text);
+    vec![text("factor"), text("design"), text("value"), text("is_base").titled("base")]
 }

@@ -3,11 +3,12 @@
 //!
 //! Only whole numbers are read back for tables, so that a resumed sweep prints the same bytes.
 
-use crate::Cuts;
-use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun};
+use crate::commands::kernels::point::Extent;
 use crate::commands::kernels::{counters_of, entry, log_share, parameters_of};
 use crate::engine::spent::Spent;
-use seawall_sim::{Machine, Reason, Stalls};
+use crate::subject::{Outcome, Setting, Subject};
+use seawall_program::{Fences, From, Persistent};
+use seawall_sim::{Reason, Stalls};
 use seawall_workloads::{Kernel, KernelVisitor, with_kernel};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -15,18 +16,64 @@ use std::fmt;
 
 /// Everything that a point depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Described {
+#[serde(untagged)]
+pub(super) enum Described {
+    Kernel(KernelDescribed),
+    Workload(WorkloadDescribed),
+    Program(ProgramDescribed),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct KernelDescribed {
     pub(super) kernel: String,
     size: u64,
     unit: String,
-    pub(super) threads: usize,
+    threads: usize,
     seed: u64,
     extent: Extent,
     /// The instructions and the stack that it is run with; none if it is bare.
-    mix: Option<String>,
+    pub(super) mix: Option<String>,
+    #[serde(flatten)]
+    on: On,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct WorkloadDescribed {
+    workload: String,
+    threads: usize,
+    seed: u64,
+    /// Measured operations of each thread, and those before.
+    operations: u64,
+    warmup: u64,
+    /// Entries at the start; none: the workload's.
+    entries: Option<u64>,
+    #[serde(flatten)]
+    on: On,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ProgramDescribed {
+    /// What tables call it.
+    name: String,
+    /// The command.
+    program: String,
+    /// A hash of its code.
+    image: String,
+    seed: u64,
+    check: Option<String>,
+    persistent: Persistent,
+    fences: Fences,
+    from: From,
+    #[serde(flatten)]
+    on: On,
+}
+
+/// On what a point runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct On {
     /// Crashes asked for.
     crashes: u64,
-    pub(super) design: String,
+    design: String,
     /// Every parameter of the design.
     parameters: Map<String, Value>,
     /// Every number of the machine.
@@ -42,7 +89,10 @@ pub(super) struct SweepRecord {
     /// The machine, as it was named, before anything was changed.
     machine: String,
     pub(super) cycles: u64,
-    /// `cycles` over that of the baseline on the same machine.
+    /// Cycles for a billion operations of a workload, all threads together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    operation_cycles: Option<u64>,
+    /// `cycles`, or those of operations, over that of the baseline on the same machine.
     time: f64,
     baseline: String,
     /// Whether the result is that of the plain computation.
@@ -73,31 +123,84 @@ impl KernelVisitor for MixText {
 
 impl fmt::Display for Described {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Described { kernel, size, threads, seed, design, .. } = self;
-        write!(f, "{kernel}:{size} on {threads} threads with seed {seed} under {design}")?;
-        let parameters = Value::from(self.parameters.clone());
-        let cores = &self.machine_parameters["core"]["count"];
-        write!(f, " with {parameters} on a machine of {cores} cores")
+        match self {
+            Described::Kernel(KernelDescribed { kernel, size, threads, seed, .. }) => {
+                write!(f, "{kernel}:{size} on {threads} threads with seed {seed}")?;
+            }
+            Described::Workload(WorkloadDescribed { workload, threads, seed, .. }) => {
+                write!(f, "{workload} on {threads} threads with seed {seed}")?;
+            }
+            Described::Program(ProgramDescribed { program, seed, .. }) => {
+                write!(f, "{program} with seed {seed}")?;
+            }
+        }
+        let On { design, machine_parameters, .. } = self.on();
+        let parameters = Value::from(self.on().parameters.clone());
+        let cores = &machine_parameters["core"]["count"];
+        write!(f, " under {design} with {parameters} on a machine of {cores} cores")
     }
 }
 
 impl Described {
-    pub(super) fn new(machine: &Machine, point: &KernelPoint, crashes: u64) -> Described {
-        Described {
-            kernel: point.kernel.clone(),
-            size: point.size.unwrap_or_default(),
-            unit: entry(&point.kernel).map_or("", |entry| entry.unit).to_owned(),
-            threads: point.threads,
-            seed: point.seed,
-            extent: point.extent,
-            mix: match point.extent {
-                Extent::Bare => None,
-                Extent::Parallel | Extent::Whole => with_kernel(&point.kernel, MixText).ok(),
-            },
-            crashes,
-            design: point.design.entry.name.to_owned(),
-            parameters: parameters_of(&point.design),
-            machine_parameters: serde_json::to_value(machine).unwrap_or_default(),
+    pub(super) fn new(setting: &Setting, subject: &Subject) -> Described {
+        let design = subject.design();
+        let on = On {
+            crashes: setting.crashes,
+            design: design.entry.name.to_owned(),
+            parameters: parameters_of(design),
+            machine_parameters: serde_json::to_value(&setting.machine).unwrap_or_default(),
+        };
+        match subject {
+            Subject::Kernel(point) => Described::Kernel(KernelDescribed {
+                kernel: point.kernel.clone(),
+                size: point.size.unwrap_or_default(),
+                unit: entry(&point.kernel).map_or("", |entry| entry.unit).to_owned(),
+                threads: point.threads,
+                seed: point.seed,
+                extent: point.extent,
+                mix: match point.extent {
+                    Extent::Bare => None,
+                    Extent::Parallel | Extent::Whole => with_kernel(&point.kernel, MixText).ok(),
+                },
+                on,
+            }),
+            Subject::Workload(point) => Described::Workload(WorkloadDescribed {
+                workload: point.workload.clone(),
+                threads: point.threads,
+                seed: point.seed,
+                operations: point.operations,
+                warmup: point.warmup,
+                entries: point.entries,
+                on,
+            }),
+            Subject::Program { plan, image } => Described::Program(ProgramDescribed {
+                name: plan.program().name().to_owned(),
+                program: plan.program().text().to_owned(),
+                image: image.clone(),
+                seed: setting.seed,
+                check: plan.program().check(),
+                persistent: plan.persistent,
+                fences: plan.fences,
+                from: plan.from,
+                on,
+            }),
+        }
+    }
+
+    fn on(&self) -> &On {
+        match self {
+            Described::Kernel(KernelDescribed { on, .. })
+            | Described::Workload(WorkloadDescribed { on, .. })
+            | Described::Program(ProgramDescribed { on, .. }) => on,
+        }
+    }
+
+    /// What it runs.
+    fn name(&self) -> &str {
+        match self {
+            Described::Kernel(KernelDescribed { kernel: name, .. })
+            | Described::Workload(WorkloadDescribed { workload: name, .. })
+            | Described::Program(ProgramDescribed { name, .. }) => name,
         }
     }
 
@@ -111,38 +214,45 @@ impl Described {
 
 impl SweepRecord {
     /// What came of a point. `baseline` is the name of the design that time is relative to, and
-    /// its cycles with the same kernel on the same machine; none for the baseline itself.
+    /// what the same subject took under it on the same machine; none for the baseline itself.
     pub(super) fn new(
         (experiment, machine): (&str, &str),
         point: Described,
-        run: &KernelRun,
-        cuts: Option<&Cuts>,
-        (baseline, baseline_cycles): (&str, Option<u64>),
+        outcome: Outcome,
+        (baseline, baseline_took): (&str, Option<u64>),
     ) -> SweepRecord {
-        let core_cycles = run.cycles * point.threads as u64;
-        let spent = Spent { core_cycles, stalls: run.stalls };
-        let stalled = Reason::ALL.into_iter().map(|r| (r.name(), run.stalls.get(r)));
-        let cycles = std::iter::once(("busy", spent.busy())).chain(stalled);
-        let wrong = run.result.as_ref().err().map(ToString::to_string);
-        let broken = cuts.iter().flat_map(|cuts| &cuts.broken);
-        let broken = broken.map(|broken| format!("crash at {}: {}", broken.cycle, broken.what));
+        let Outcome { cycles, operation_cycles, spent, counters, .. } = outcome;
+        let stalled = Reason::ALL.into_iter().map(|r| (r.name(), spent.stalls.get(r)));
+        let stall_cycles = std::iter::once(("busy", spent.busy())).chain(stalled);
+        let took = operation_cycles.unwrap_or(cycles);
         SweepRecord {
             experiment: experiment.to_owned(),
             point,
             machine: machine.to_owned(),
-            cycles: run.cycles,
-            time: run.cycles as f64 / baseline_cycles.unwrap_or(run.cycles) as f64,
+            cycles,
+            operation_cycles,
+            time: took as f64 / baseline_took.unwrap_or(took) as f64,
             baseline: baseline.to_owned(),
-            right: run.result.is_ok(),
-            judged: cuts.map(|cuts| cuts.crashes),
-            crash_size: cuts.map(|cuts| cuts.size),
-            broken: cuts.map_or(0, |cuts| cuts.broken.len() as u64),
-            failures: wrong.into_iter().chain(broken).collect(),
-            log_share: log_share(&run.counters),
-            stall_cycles: cycles.map(|(name, count)| (name.to_owned(), json!(count))).collect(),
-            counters: counters_of(&run.counters),
+            right: outcome.is_right,
+            judged: outcome.judged,
+            crash_size: outcome.crash_size,
+            broken: outcome.broken,
+            failures: outcome.failures,
+            log_share: log_share(&counters),
+            stall_cycles: stall_cycles.map(|(name, count)| (name.into(), json!(count))).collect(),
+            counters: counters_of(&counters),
             version: seawall_report::version().to_owned(),
         }
+    }
+
+    /// What times are compared by.
+    pub(super) fn took(&self) -> u64 {
+        self.operation_cycles.unwrap_or(self.cycles)
+    }
+
+    /// Whether it is that of a kernel.
+    pub(super) fn is_of_kernel(&self) -> bool {
+        matches!(self.point, Described::Kernel(_))
     }
 
     /// Reads a line; or what is wrong with it.
@@ -159,11 +269,12 @@ impl SweepRecord {
         }
     }
 
-    /// Whether `run` is what the record says.
-    pub(super) fn is_of(&self, run: &KernelRun) -> bool {
-        self.cycles == run.cycles
-            && self.counters == counters_of(&run.counters)
-            && self.spent().stalls == run.stalls
+    /// Whether `outcome` is what the record says.
+    pub(super) fn is_of(&self, outcome: &Outcome) -> bool {
+        self.cycles == outcome.cycles
+            && self.operation_cycles == outcome.operation_cycles
+            && self.counters == counters_of(&outcome.counters)
+            && self.spent().stalls == outcome.spent.stalls
     }
 
     pub(super) fn to_line(&self) -> String {
@@ -188,29 +299,75 @@ impl SweepRecord {
     /// What was wrong with it, if anything.
     pub(super) fn failure(&self) -> Option<String> {
         let what = self.failures.first()?;
-        Some(format!("{} under {}: {what}", self.point.kernel, self.point.design))
+        Some(format!("{} under {}: {what}", self.point.name(), self.point.on().design))
     }
 
     #[cfg(test)]
-    pub(super) fn mix(&mut self) -> &mut Option<String> {
-        &mut self.point.mix
+    pub(super) fn kernel(&mut self) -> &mut KernelDescribed {
+        match &mut self.point {
+            Described::Kernel(kernel) => kernel,
+            other => panic!("{other} is no kernel"),
+        }
     }
 
     #[cfg(test)]
     pub(super) fn sample() -> SweepRecord {
-        use crate::{KernelSize, run_kernel};
-        let machine = Machine::load("desktop").unwrap();
-        let sizes = crate::commands::kernels::sizes(&["lu".into()], KernelSize::Of(2)).unwrap();
-        let point = KernelPoint {
-            kernel: "lu".into(),
-            design: seawall_sim::Choice::parse("bsp-lb").unwrap(),
+        use crate::subject::Asked;
+        use seawall_sim::Machine;
+        let setting = Setting {
+            machine: Machine::load("desktop").unwrap(),
+            machine_name: "desktop".into(),
+            design: "bsp-lb".into(),
             threads: 1,
-            size: Some(sizes[0].1),
             seed: 1,
-            extent: Extent::default(),
+            crashes: 0,
         };
-        let run = run_kernel(&machine, &point, &Default::default()).unwrap();
-        let described = Described::new(&machine, &point, 0);
-        SweepRecord::new(("test", "desktop"), described, &run, None, ("volatile", Some(8)))
+        let lu = Asked::Kernel { name: "lu".into(), size: 2, extent: Extent::default() };
+        let subject = lu.at(&setting).unwrap();
+        let outcome = subject.run(&setting.machine, 0, &Default::default()).unwrap();
+        let described = Described::new(&setting, &subject);
+        SweepRecord::new(("test", "desktop"), described, outcome, ("volatile", Some(8)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_kernel_has_the_keys_that_older_files_have_in_their_order() {
+        let line = SweepRecord::sample().to_line();
+        let keys = [
+            "experiment",
+            "kernel",
+            "size",
+            "unit",
+            "threads",
+            "seed",
+            "extent",
+            "mix",
+            "crashes",
+            "design",
+            "parameters",
+            "machine_parameters",
+            "machine",
+            "cycles",
+            "time",
+            "baseline",
+            "right",
+            "judged",
+            "crash_size",
+            "broken",
+            "failures",
+            "log_share",
+            "stall_cycles",
+            "counters",
+            "version",
+        ];
+        let places = keys.map(|key| line.find(&format!("\"{key}\":")).unwrap());
+        assert!(places.is_sorted(), "{line}");
+        let value: Map<String, Value> = serde_json::from_str(&line).unwrap();
+        assert_eq!(value.len(), keys.len(), "{line}");
+        assert_eq!(SweepRecord::read(line.trim_end()).unwrap().to_line(), line);
     }
 }

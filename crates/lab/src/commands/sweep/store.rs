@@ -98,7 +98,7 @@ mod tests {
     fn record(kernel: &str) -> SweepRecord {
         static SAMPLE: OnceLock<SweepRecord> = OnceLock::new();
         let mut record = SAMPLE.get_or_init(SweepRecord::sample).clone();
-        record.point.kernel = kernel.into();
+        record.kernel().kernel = kernel.into();
         record
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let line = std::fs::read_to_string(&path).unwrap();
         let old = line.replace(env!("CARGO_PKG_VERSION"), "0.0.0");
         let mut other = record("lu");
-        let mix = other.mix().as_mut().expect("a parallel part has one");
+        let mix = other.kernel().mix.as_mut().expect("a parallel part has one");
         assert!(mix.contains("parallelism: "), "{mix}");
         mix.push('0');
         for text in [other.to_line(), line.replace("\"mix\":\"", "\"mox\":\"")] {

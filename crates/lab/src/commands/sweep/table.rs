@@ -1,6 +1,7 @@
 //! What `seawall sweep` prints: for each factor, how the cost grows with its values.
 
 use super::file::Factors;
+use super::record::SweepRecord;
 use super::{Place, Sweep};
 use crate::engine::spent::Spent;
 use comfy_table::Table;
@@ -24,8 +25,8 @@ impl Sweep {
             text += "each row is the mean over all values of the other factors\n";
         }
         // What a narrow terminal can do without; means and shares stay.
-        let kernels = experiment.kernels.iter().rev().map(|(kernel, _)| kernel.name);
-        let spare: Vec<&str> = ["inter", "mostly"].into_iter().chain(kernels).collect();
+        let columns = experiment.columns.iter().rev().map(|column| &*column.name);
+        let spare: Vec<&str> = ["inter", "mostly"].into_iter().chain(columns).collect();
         for (at, factor) in experiment.factors.iter().enumerate() {
             let table = text_sparing(&self.table(at), &spare);
             let _ = write!(text, "\n{}\n{table}", factor.name);
@@ -47,7 +48,7 @@ impl Sweep {
     fn table(&self, factor: usize) -> Table {
         let experiment = &self.plan.experiment;
         let mut head = vec!["design", "value"];
-        head.extend(experiment.kernels.iter().map(|(kernel, _)| kernel.name));
+        head.extend(experiment.columns.iter().map(|column| &*column.name));
         head.extend(["mean", "of base", "inter", "persist", "mostly"]);
         let mut table = plain_table(&head, 1..head.len() - 1);
         for (at, design) in experiment.designs.iter().enumerate() {
@@ -73,9 +74,9 @@ impl Sweep {
     fn row(&self, factor: usize, value: usize, design: usize, base: Option<f64>) -> Vec<String> {
         let places = self.places(factor, value, design);
         let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
-        let kernels = 0..self.plan.experiment.kernels.len();
+        let columns = 0..self.plan.experiment.columns.len();
         let mut row: Vec<String> =
-            kernels.map(|kernel| ratio(self.ratio(&places, kernel))).collect();
+            columns.map(|column| ratio(self.ratio(&places, column))).collect();
         let mean = self.mean_of(factor, value, design);
         row.push(ratio(mean));
         row.push(ratio(mean.zip(base).map(|(mean, base)| mean / base)));
@@ -102,9 +103,9 @@ impl Sweep {
         (0..values.count()).find(|value| values.is_base(*value, &experiment.machine, design))
     }
 
-    /// The geometric mean of a kernel's times, if all are there.
-    pub(super) fn ratio(&self, places: &[&Place], kernel: usize) -> Option<f64> {
-        let times = places.iter().map(|place| self.time(&place.points[kernel]));
+    /// The geometric mean of a column's times, if all are there.
+    pub(super) fn ratio(&self, places: &[&Place], column: usize) -> Option<f64> {
+        let times = places.iter().map(|place| self.time(&place.points[column]));
         crate::commands::kernels::geometric_mean(times)
     }
 
@@ -121,7 +122,7 @@ impl Sweep {
         }
     }
 
-    /// Where the time went, every kernel counting as much as its time.
+    /// Where the time went, every column counting as much as its time.
     pub(super) fn spent(&self, places: &[&Place]) -> Spent {
         let mut all = Spent::default();
         let keys = places.iter().flat_map(|place| place.points.iter().map(|(key, _)| key));
@@ -138,14 +139,18 @@ impl Sweep {
     pub(super) fn summary(&self) -> String {
         let records = self.records.values();
         let wrong = records.clone().filter(|record| !record.right).count();
-        let mut text = format!("{} results held to a plain computation: ", self.records.len());
+        let is_of_kernels = records.clone().all(SweepRecord::is_of_kernel);
+        let held = if is_of_kernels { "results held to a plain computation" } else { "results" };
+        let mut text = format!("{} {held}: ", self.records.len());
         text += &if wrong == 0 { "all right".to_owned() } else { format!("{wrong} WRONG") };
         let judged: u64 = records.clone().filter_map(|record| record.judged).sum();
         let broken: u64 = records.clone().map(|record| record.broken).sum();
         if judged > 0 {
-            let outcome = match broken {
-                0 => "each left a consistent cut".to_owned(),
-                broken => format!("{broken} left NO CONSISTENT CUT"),
+            let outcome = match (broken, is_of_kernels) {
+                (0, true) => "each left a consistent cut".to_owned(),
+                (0, false) => "none broke".to_owned(),
+                (broken, true) => format!("{broken} left NO CONSISTENT CUT"),
+                (broken, false) => format!("{broken} BROKEN"),
             };
             let _ = write!(text, "; {judged} crashes: {outcome}");
         }

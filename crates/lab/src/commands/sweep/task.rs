@@ -7,11 +7,9 @@
 use super::record::{Described, SweepRecord};
 use super::{SweepError, SweepPoint};
 use crate::LabError;
-use crate::commands::kernels::crash;
-use crate::commands::kernels::point::{Extent, KernelPoint, run_kernel};
 use crate::engine::jobs::Piece;
 use crate::engine::kept::build;
-use seawall_sim::{Choice, Machine};
+use crate::subject::{Asked, Setting};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +24,6 @@ pub(super) struct Head {
     pub(super) machine: String,
     /// The design that times are relative to.
     pub(super) baseline: String,
-    pub(super) crashes: u64,
 }
 
 /// A task as text.
@@ -35,53 +32,34 @@ pub(super) struct Head {
 struct TaskText {
     build: String,
     head: Head,
-    machine: Machine,
-    machine_name: String,
-    kernel: String,
-    design: String,
-    threads: usize,
-    size: Option<u64>,
-    seed: u64,
-    extent: Extent,
+    setting: Setting,
+    asked: Asked,
     baseline: Option<String>,
 }
 
 impl SweepPoint {
     pub(super) fn new(
-        crashes: u64,
-        (machine, machine_name): (&Machine, &str),
-        point: KernelPoint,
+        setting: Setting,
+        asked: Asked,
         baseline: Option<String>,
-    ) -> SweepPoint {
-        let described = Described::new(machine, &point, crashes);
+    ) -> Result<SweepPoint, LabError> {
+        let subject = asked.at(&setting)?;
+        let described = Described::new(&setting, &subject);
         let key = described.key();
-        SweepPoint {
-            machine: machine.clone(),
-            machine_name: machine_name.to_owned(),
-            point,
-            described,
-            key,
-            baseline,
-        }
+        Ok(SweepPoint { setting, asked, subject, described, key, baseline })
     }
 
-    /// Runs it. `over` are the cycles of its baseline; none for a baseline itself.
+    /// Runs it. `over` is what its baseline took; none for a baseline itself.
     pub(super) fn run(
         &self,
         head: &Head,
         over: Option<u64>,
         stop: &Arc<AtomicBool>,
     ) -> Result<SweepRecord, LabError> {
-        let SweepPoint { machine, point, described, .. } = self;
-        let run = run_kernel(machine, point, stop)?;
-        let cuts = crash(machine, point, &run, head.crashes, stop)?;
-        Ok(SweepRecord::new(
-            (&head.experiment, &head.machine),
-            described.clone(),
-            &run,
-            cuts.as_ref(),
-            (&head.baseline, over),
-        ))
+        let Setting { machine, crashes, .. } = &self.setting;
+        let outcome = self.subject.run(machine, *crashes, stop)?;
+        let of = (&*head.experiment, &*head.machine);
+        Ok(SweepRecord::new(of, self.described.clone(), outcome, (&head.baseline, over)))
     }
 }
 
@@ -111,20 +89,7 @@ impl SweepTask {
         }
         let text: TaskText =
             serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
-        let point = KernelPoint {
-            kernel: text.kernel,
-            design: Choice::parse(&text.design).map_err(LabError::from)?,
-            threads: text.threads,
-            size: text.size,
-            seed: text.seed,
-            extent: text.extent,
-        };
-        let point = SweepPoint::new(
-            text.head.crashes,
-            (&text.machine, &text.machine_name),
-            point,
-            text.baseline,
-        );
+        let point = SweepPoint::new(text.setting, text.asked, text.baseline)?;
         Ok(SweepTask { head: text.head, point })
     }
 
@@ -133,20 +98,9 @@ impl SweepTask {
     /// # Errors
     /// When the file of this build cannot be read.
     pub fn to_text(&self) -> Result<String, LabError> {
-        let SweepPoint { machine, machine_name, point, baseline, .. } = &self.point;
-        let text = TaskText {
-            build: build()?.to_owned(),
-            head: self.head.clone(),
-            machine: machine.clone(),
-            machine_name: machine_name.clone(),
-            kernel: point.kernel.clone(),
-            design: point.design.text.clone(),
-            threads: point.threads,
-            size: point.size,
-            seed: point.seed,
-            extent: point.extent,
-            baseline: baseline.clone(),
-        };
+        let SweepPoint { setting, asked, baseline, .. } = self.point.clone();
+        let (build, head) = (build()?.to_owned(), self.head.clone());
+        let text = TaskText { build, head, setting, asked, baseline };
         Ok(serde_json::to_string(&text).expect("plain data"))
     }
 
@@ -160,7 +114,7 @@ impl SweepTask {
         self.point.baseline.as_deref()
     }
 
-    /// For people: kernel, size, threads, design, machine.
+    /// For people: what runs, the design, the machine.
     pub fn about(&self) -> String {
         self.point.described.to_string()
     }
@@ -170,8 +124,8 @@ impl SweepTask {
         (self.point.program(), self.point.design())
     }
 
-    /// Runs it and returns its line of the file. `baseline_cycles` are those of its baseline; none
-    /// for a baseline itself.
+    /// Runs it and returns its line of the file. `baseline_cycles` are those of its baseline, as
+    /// [`OpenSweep::cycles`](crate::OpenSweep::cycles) has them; none for a baseline itself.
     ///
     /// # Errors
     /// When it cannot be run, or was stopped.
