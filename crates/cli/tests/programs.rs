@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+#[path = "programs/callers.rs"]
+mod callers;
 #[path = "programs/elsewhere.rs"]
 mod elsewhere;
 #[path = "shared/embedded.rs"]

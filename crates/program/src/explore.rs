@@ -15,6 +15,7 @@ mod explored;
 pub(crate) mod files;
 pub(crate) mod wire;
 
+pub use client::LINES_SHOWN;
 pub use explored::{ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
 pub use wire::CheckLayout;
 pub(crate) use wire::Serving;

@@ -43,7 +43,7 @@ mod table;
 pub(super) use alone::needs_program;
 pub(super) use command::{POOL, ProgramCommand, check_entry};
 pub(super) use native::prepare;
-pub use profile::ProfileRecord;
+pub use profile::{ProfileCalls, ProfileRecord};
 pub use record::ProgramRecord;
 
 /// Seconds that a run of a program may take by default.

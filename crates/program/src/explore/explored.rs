@@ -70,7 +70,8 @@ pub struct ProgramAndCheck {
     pub limit: Limit,
 }
 
-/// Names instructions: the lines of these offsets in a module.
+/// Names instructions: the lines of these offsets in a module, each with those that it is inlined
+/// in as its callers.
 pub type SiteLines = Box<dyn Fn(&Path, &[u64]) -> Vec<SourceLine> + Send + Sync>;
 
 /// A program whose runs can be recorded.
@@ -167,9 +168,11 @@ impl ExploredProgram {
     pub fn record(&self, schedule: &Schedule) -> Result<Trace, ProgramError> {
         let done = self.runs.ask(&Task::Record(schedule.clone()))?;
         self.note_missing(&done);
-        let trace = self.how.trace_of(done)?;
-        self.runs.learn(&self.lines, trace.events().iter().map(|event| event.at));
-        Ok(trace.received(self.start.clone(), |site| self.runs.named(site)))
+        let (chains, trace) = (done.chains.clone(), self.how.trace_of(done)?);
+        let sites = trace.events().iter().filter_map(|event| event.at.instruction());
+        self.runs.learn(&self.lines, &chains, sites);
+        let named = |site: Site| site.instruction().map_or(site, |at| self.runs.named(at));
+        Ok(trace.received(self.start.clone(), named))
     }
 
     /// Runs the check on an image.
@@ -196,12 +199,12 @@ impl ExploredProgram {
                 "changes {place} by code that `seawall cc` did not compile: compile that code, too"
             )));
         }
-        let sites = done.accesses.iter().map(|access| Site::Instruction(access.site));
-        self.checks.learn(&self.lines, sites);
+        let sites = done.accesses.iter().map(|access| access.site);
+        self.checks.learn(&self.lines, &done.chains, sites);
         let mut last = None;
         for access in &done.accesses {
             if last.replace(access.site) != Some(access.site) {
-                image.at(self.checks.named(Site::Instruction(access.site)));
+                image.at(self.checks.named(access.site));
             }
             perform(image, access.did).map_err(failed)?;
         }
@@ -259,10 +262,6 @@ fn perform(image: &CrashImage, did: Did) -> Result<(), String> {
         Did::Fenced(fence) => image.fence(fence),
     }
     Ok(())
-}
-
-fn shown(line: &SourceLine) -> String {
-    format!("{}:{}", line.file, line.line)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -346,7 +345,7 @@ impl ProgramAndCheck {
         };
         let lines = lines(&self.check.start.image, callers);
         let is_own = |line: &&SourceLine| line.line > 0 && !line.file.starts_with(SUPPORT_FOLDER);
-        let known: Vec<String> = lines.iter().filter(is_own).map(shown).collect();
+        let known: Vec<String> = lines.iter().filter(is_own).map(SourceLine::to_string).collect();
         if known.is_empty() { String::new() } else { format!(", at {}", known.join(" < ")) }
     }
 

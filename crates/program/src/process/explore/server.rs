@@ -223,7 +223,11 @@ fn tell(failed: &Answer) -> bool {
     answer(done(end))
 }
 
-fn answer(done: Done) -> bool {
+fn answer(mut done: Done) -> bool {
+    let events = done.trace.iter().flat_map(|trace| trace.events());
+    let events = events.filter_map(|event| event.at.instruction());
+    let accesses = done.accesses.iter().map(|access| access.site);
+    done.chains = space().chains(events.chain(accesses));
     let mut told = &TELLING.0.get().expect("a task has begun").told;
     write_frame(&mut told, &Reply::Done(Box::new(done))).is_ok()
 }
@@ -239,6 +243,7 @@ fn done(end: End) -> Done {
         end,
         trace: None,
         accesses: space().accesses(),
+        chains: Vec::new(),
         threads: runtime.threads.iter().filter(|thread| thread.has_run()).count(),
         missing: space().missing(),
         dram_bytes: space().used_dram(),
@@ -254,6 +259,7 @@ impl Done {
             end,
             trace: None,
             accesses: Vec::new(),
+            chains: Vec::new(),
             threads: 0,
             missing: Vec::new(),
             dram_bytes: 0,
