@@ -16,6 +16,9 @@ pub(crate) mod files;
 pub(crate) mod wire;
 
 pub use client::LINES_SHOWN;
-pub use explored::{ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
+pub(crate) use explored::is_library;
+pub use explored::{
+    ExploredProgram, Half, ProgramAndCheck, ReachedSites, STORES_NOTHING, SiteLines,
+};
 pub use wire::CheckLayout;
 pub(crate) use wire::Serving;

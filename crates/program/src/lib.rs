@@ -27,7 +27,8 @@ mod request;
 mod spawn;
 
 pub use explore::{
-    CheckLayout, ExploredProgram, Half, LINES_SHOWN, ProgramAndCheck, STORES_NOTHING, SiteLines,
+    CheckLayout, ExploredProgram, Half, LINES_SHOWN, ProgramAndCheck, ReachedSites, STORES_NOTHING,
+    SiteLines,
 };
 pub use folder::{FILES, ProgramFolder, drop_folders, keep_folders, make_files, pool_in};
 pub use kept::{NativeRun, run_natively};

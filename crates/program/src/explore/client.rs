@@ -10,7 +10,8 @@ use crate::spawn::{ProgramError, TUNABLES, answered, signal_in_words};
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seawall_explore::{Site, SourceLine};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Stdio};
@@ -224,6 +225,21 @@ impl Servers {
     pub(crate) fn named(&self, site: u64) -> Site {
         let line = self.names().sites.get(&site).copied();
         line.map_or(Site::Instruction(site), |line| Site::Source(site, line))
+    }
+
+    /// The instructions that were named, by the names of the files of their modules.
+    pub(crate) fn reached(&self) -> BTreeSet<(OsString, u64)> {
+        let names = self.names();
+        let reached = names.lines.keys().filter_map(|call| {
+            let (module, offset) = self.module_of(*call)?;
+            Some((module.file_name()?.to_owned(), offset))
+        });
+        reached.collect()
+    }
+
+    /// The files of the program and of the libraries that come with it.
+    pub(crate) fn modules(&self) -> BTreeSet<&Path> {
+        self.modules.iter().map(|module| &*module.path).collect()
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {

@@ -7,12 +7,14 @@ use crate::folder::pool_in;
 use crate::limit::Limit;
 use crate::request::{Fences, From, PAGE, Place, Start};
 use crate::spawn::ProgramError;
-use seawall_cc::SUPPORT_FOLDER;
+use seawall_cc::{PersistSite, SUPPORT_FOLDER, persist_sites};
 use seawall_explore::{CrashImage, Schedule, Site, SourceLine, Trace, Turns};
 use seawall_memory::{Addr, Memory, Width};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +76,25 @@ pub struct ProgramAndCheck {
 /// in as its callers.
 pub type SiteLines = Box<dyn Fn(&Path, &[u64]) -> Vec<SourceLine> + Send + Sync>;
 
+/// The sites of a module that make stores durable, and what has run of it.
+#[derive(Clone, Debug)]
+pub struct ReachedSites {
+    /// The file.
+    pub module: PathBuf,
+    /// The sites, in order.
+    pub sites: Vec<PersistSite>,
+    /// The addresses of what was done to persistent memory, and of the calls that led there.
+    pub reached: Vec<u64>,
+}
+
+/// The beginnings of the names of libraries whose code is none of the user's.
+const LIBRARIES: [&[u8]; 2] = [b"libpmem", b"libseawall"];
+
+/// Whether the file of a module is of a library of persistent memory.
+pub(crate) fn is_library(file: &OsStr) -> bool {
+    LIBRARIES.iter().any(|start| file.as_bytes().starts_with(start))
+}
+
 /// A program whose runs can be recorded.
 pub struct ExploredProgram {
     how: ProgramAndCheck,
@@ -126,6 +147,20 @@ impl ExploredProgram {
     /// Threads of a run, `main` included.
     pub fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// The sites of the user's code that make stores durable, and where runs and recoveries have
+    /// come to.
+    pub fn reached(&self) -> Vec<ReachedSites> {
+        let mut reached = self.runs.reached();
+        reached.extend(self.checks.reached());
+        let is_users = |module: &&Path| module.file_name().is_some_and(|name| !is_library(name));
+        let sites = |module: &Path| {
+            let of_module = reached.iter().filter(|(name, _)| module.file_name() == Some(name));
+            let reached = of_module.map(|(_, at)| *at).collect();
+            ReachedSites { module: module.to_owned(), sites: persist_sites(module), reached }
+        };
+        self.runs.modules().into_iter().filter(is_users).map(sites).collect()
     }
 
     /// Whether what is found from now on is worthless: recovery cannot be run, or more must be

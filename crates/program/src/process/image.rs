@@ -1,5 +1,6 @@
 //! Where the loaded modules of the program are.
 
+use crate::explore::is_library;
 use crate::process::callers::Frame;
 use crate::process::locals::ThreadLocals;
 use crate::process::runtime::runtime;
@@ -113,9 +114,6 @@ pub(crate) struct ProgramCode {
     rows: Vec<UnwindRow>,
 }
 
-/// The beginnings of the names of libraries whose code is none of the user's.
-const LIBRARIES: [&[u8]; 2] = [b"libpmem", b"libseawall"];
-
 impl ProgramCode {
     pub(crate) fn of_image() -> ProgramCode {
         let own = code().into_iter().map(|(_, _, at, bytes)| (at, at + bytes)).collect();
@@ -136,8 +134,7 @@ impl ProgramCode {
                 function: base + row.function,
                 ..row
             }));
-            let name = path.file_name().unwrap_or_default().as_bytes();
-            if LIBRARIES.iter().any(|start| name.starts_with(start)) {
+            if is_library(path.file_name().unwrap_or_default()) {
                 libraries.push((at, at + bytes));
                 continue;
             }
