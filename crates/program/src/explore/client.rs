@@ -197,6 +197,8 @@ impl Servers {
         sites: impl Iterator<Item = u64>,
     ) {
         let mut names = self.names();
+        let mut last = None;
+        let sites = sites.filter(|site| last.replace(*site) != Some(*site));
         let mut new: Vec<u64> = sites.filter(|site| !names.sites.contains_key(site)).collect();
         new.sort_unstable();
         new.dedup();

@@ -13,7 +13,7 @@ use crate::request::PAGE;
 use rustc_hash::FxHashMap;
 use seawall_memory::Addr;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Accesses of one recovery to what a crash may have changed, at most.
@@ -159,10 +159,13 @@ impl Space {
 
     /// The user's calls of those of these sites that stand for several.
     pub(crate) fn chains(&self, sites: impl Iterator<Item = u64>) -> Vec<(u64, Vec<u64>)> {
-        let sites: BTreeSet<u64> = sites.collect();
-        let chains = self.chains.borrow();
-        let chain = |site: u64| Some((site, chains.get(&site)?.calls().to_vec()));
-        sites.into_iter().filter_map(chain).collect()
+        let (chains, mut found, mut last) = (self.chains.borrow(), BTreeMap::new(), None);
+        for site in sites.filter(|site| last.replace(*site) != Some(*site)) {
+            if let Some(chain) = chains.get(&site) {
+                found.entry(site).or_insert_with(|| chain.calls().to_vec());
+            }
+        }
+        found.into_iter().collect()
     }
 
     /// The instruction that the running thread has come to; its caller's, if it is one of a
