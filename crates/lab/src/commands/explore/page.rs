@@ -4,6 +4,7 @@
 
 use super::report::{ExploreReport, ModelReport};
 use super::sources::Sources;
+use super::unreached::in_words;
 use seawall_explore::{EventNote, Finding, InFlight, StoreNote};
 use seawall_report::{
     HtmlChart, HtmlColumn, HtmlFate, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection,
@@ -61,6 +62,7 @@ impl ExploreReport {
         if let Some(moved) = &self.moved {
             notes.push(HtmlNote::plain(moved.to_string()));
         }
+        notes.extend(in_words(&self.unreached).map(|it| HtmlNote::bad(format!("Note: {it}"))));
         let warnings = self.warnings.iter();
         notes.extend(warnings.map(|warning| HtmlNote::bad(format!("Warning: {warning}"))));
         notes

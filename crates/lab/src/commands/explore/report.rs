@@ -1,5 +1,6 @@
 //! The report of an exploration: in words, and as a record whose names are stable.
 
+use super::unreached::{UnreachedFunction, in_words};
 use crate::commands::run::CollectorReport;
 use seawall_explore::{SearchOutcome, Waste};
 use seawall_report::{Finished, HtmlPage, Report, json_lines};
@@ -38,6 +39,10 @@ pub struct ExploreReport {
     pub moved: Option<CollectorReport>,
     /// Flushes and fences that do nothing, and stores that are never flushed, over all runs.
     pub waste: Vec<Waste>,
+    /// Functions of a program of others that make stores durable and that no run has come to, if
+    /// nothing was found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<UnreachedFunction>,
     /// Whether it is a failure if not all was tried.
     #[serde(skip)]
     pub must_be_complete: bool,
@@ -113,6 +118,9 @@ impl fmt::Display for ExploreReport {
         }
         if !self.replayed {
             writeln!(f, "  {}", self.coverage)?;
+        }
+        if let Some(unreached) = in_words(&self.unreached) {
+            writeln!(f, "  {unreached}")?;
         }
         for warning in &self.warnings {
             writeln!(f, "  warning: {warning}")?;

@@ -70,7 +70,7 @@ pub(crate) fn source_lines(image: &Path, addresses: &[u64]) -> Vec<SourceLine> {
 }
 
 /// A function, and a line of a file.
-pub(super) struct Line {
+pub(crate) struct Line {
     pub(super) function: String,
     /// The function that it is inlined in, or itself.
     pub(super) outermost: String,
@@ -97,6 +97,12 @@ impl Line {
         std::iter::once((&*self.function, self.file_and_line())).chain(callers)
     }
 
+    /// The same, if the code was written in sources of the user.
+    pub(crate) fn own_chain(&self) -> impl Iterator<Item = (&str, (String, u32))> {
+        let is_own = !self.is_support() && !is_of_others(&self.line);
+        self.chain().filter(move |_| is_own)
+    }
+
     pub(super) fn is_support(&self) -> bool {
         self.line.contains(SUPPORT)
     }
@@ -110,7 +116,7 @@ impl std::fmt::Display for Line {
 }
 
 /// The line of each address in the image.
-pub(super) fn lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
+pub(crate) fn lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
     addresses.chunks(AT_ONCE).flat_map(|some| few_lines(image, some)).collect()
 }
 
@@ -134,10 +140,14 @@ fn few_lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
     if found.len() == addresses.len() { found } else { plain() }
 }
 
+fn is_of_others(line: &str) -> bool {
+    OF_OTHERS.iter().any(|path| line.contains(path))
+}
+
 /// Where the code of an instruction was written, of the functions that it is inlined in, each with
 /// its line: the first that is not others', and who has called that.
 fn innermost(functions: &[&str]) -> Option<Line> {
-    let is_own = |pair: &&[&str]| !OF_OTHERS.iter().any(|path| pair[1].contains(path));
+    let is_own = |pair: &&[&str]| !is_of_others(pair[1]);
     let place = |pair: &[&str]| {
         let line = pair[1].split(" (").next().unwrap_or(pair[1]);
         (pair[0].to_owned(), line.to_owned())
