@@ -58,8 +58,13 @@ use crate::prefixes::Prefixes;
 use crate::run::THREADS_MAX;
 use crate::schedule::{Departure, DepartureKind, Schedule, Turns};
 use crate::trace::Trace;
+use branching::Class;
 use seawall_memory::Model;
 use std::ops::ControlFlow;
+
+pub(crate) use branching::Branching;
+
+mod branching;
 
 /// Which schedules of a program to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,26 +139,30 @@ impl Schedules {
         visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
         let models = [self.model];
-        self.each_but((Reduction::Redundant, &models), base, &mut |_| (), record, visit)
+        let (how, seen) = ((Reduction::Redundant, &models[..]), &mut Branching::default());
+        self.each_but(how, base, seen, &mut |_| (), record, visit)
     }
 
     /// As [`each`](Schedules::each), for several models of one kind of machine; before each run it
     /// tells which ones are to be made after it, those that are known of, the next ones first.
+    /// `seen` is how those that were made branch, if not all are.
     pub(crate) fn each_foreseen<R: AsMut<Trace>, E>(
         &self,
         models: &[Model],
         base: &Schedule,
+        seen: &mut Branching,
         foresee: &mut dyn FnMut(&mut dyn Iterator<Item = Schedule>),
         record: impl FnMut(&Schedule) -> Result<R, E>,
         visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
-        self.each_but((Reduction::Redundant, models), base, foresee, record, visit)
+        self.each_but((Reduction::Redundant, models), base, seen, foresee, record, visit)
     }
 
     pub(crate) fn each_but<R: AsMut<Trace>, E>(
         &self,
         (reduction, models): (Reduction, &[Model]),
         base: &Schedule,
+        seen: &mut Branching,
         foresee: &mut dyn FnMut(&mut dyn Iterator<Item = Schedule>),
         mut record: impl FnMut(&Schedule) -> Result<R, E>,
         mut visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
@@ -169,7 +178,7 @@ impl Schedules {
         let mut tried = Tried { runs: 0, made: 0, complete: base.threads <= THREADS_MAX };
         let mut known = Known::new(self, reduction, models);
         loop {
-            known.places.grew = false;
+            (known.places.grew, *seen) = (false, Branching::default());
             let mut levels = vec![Vec::new(); self.interruptions + self.delays + 1];
             levels[0].push(Next::default());
             for level in 0..levels.len() {
@@ -183,7 +192,11 @@ impl Schedules {
                     let mut run = record(&schedule)?;
                     tried.made += 1;
                     let is_new = known.follow(run.as_mut());
-                    known.longer(&next, run.as_mut(), |next| levels[next.cost()].push(next));
+                    seen.make(next.class());
+                    known.longer(&next, run.as_mut(), |longer| {
+                        seen.branch(next.class(), longer.class());
+                        levels[longer.cost()].push(longer);
+                    });
                     if is_new {
                         tried.runs += 1;
                         if visit(&schedule, run).is_break() {
@@ -282,6 +295,10 @@ struct Next {
 impl Next {
     fn cost(&self) -> usize {
         self.interruptions + self.delays
+    }
+
+    fn class(&self) -> Class {
+        (self.interruptions, self.delays)
     }
 }
 

@@ -137,11 +137,9 @@ fn a_word_that_is_shared_only_in_an_interrupted_run_is_a_place_in_all_runs() {
             ControlFlow::Continue(())
         };
         let record = |schedule: &Schedule| record(start(), schedule, rarely_shared);
-        assert!(
-            how.each_but((reduction, &[how.model]), &base, &mut |_| (), record, visit)
-                .unwrap()
-                .complete
-        );
+        let (models, seen) = ([how.model], &mut Branching::default());
+        let tried = how.each_but((reduction, &models), &base, seen, &mut |_| (), record, visit);
+        assert!(tried.unwrap().complete);
         told
     };
     assert_eq!(outputs(Reduction::OtherRuns), 0, "places of one run are not enough");

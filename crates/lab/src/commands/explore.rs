@@ -28,6 +28,7 @@ mod bench;
 mod case;
 mod corpus;
 mod error;
+mod left;
 mod page;
 mod parts;
 mod program;
@@ -534,6 +535,7 @@ impl Explore<'_> {
             shard: options.shard.to_string(),
             replayed: false,
             moved: moved.into_inner().flatten(),
+            left: left::left(&explored, options),
             waste: explored.waste,
             unreached,
             warnings: silence.map(|why| why.to_string()).chain(unnoted).collect(),
@@ -574,6 +576,7 @@ impl Explore<'_> {
             replayed: true,
             models: vec![model],
             moved,
+            left: Vec::new(),
             waste: Vec::new(),
             unreached: Vec::new(),
             warnings: Vec::new(),

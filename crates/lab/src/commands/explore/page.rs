@@ -48,6 +48,7 @@ impl ExploreReport {
             facts.push(("part of the work", self.shard.clone()));
         }
         facts.push(("covered", self.coverage.clone()));
+        facts.extend(self.left.iter().map(|left| ("left", left.clone())));
         facts
     }
 

@@ -21,6 +21,9 @@ pub struct ExploreReport {
     pub complete: bool,
     /// What was covered, in words.
     pub coverage: String,
+    /// What is left if it is not complete, an estimate, and which option makes it less; in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
     /// True if it was stopped from outside.
     pub stopped: bool,
     /// Why nothing could be found, or not all.
@@ -118,6 +121,7 @@ impl fmt::Display for ExploreReport {
         }
         if !self.replayed {
             writeln!(f, "  {}", self.coverage)?;
+            self.left.iter().try_for_each(|left| writeln!(f, "  {left}"))?;
         }
         if let Some(unreached) = in_words(&self.unreached) {
             writeln!(f, "  {unreached}")?;
