@@ -9,12 +9,13 @@
 //! one word) and at least one of them stores: loads and stores, stores and stores, and flushes and
 //! stores, as it is their order that says what a flush covers. Loads and flushes do not depend on
 //! each other. ([`Use`] is the table.) A *fence* is a call that makes something durable or is seen
-//! from outside: order, drain, join, a successful locked operation, an output, a longer pool; where
-//! caches survive, also one by which non-temporal stores of the thread leave their buffer. A
-//! *place* is a call before which an interruption is tried: each fence, each store where all
-//! stores persist in one order, and each call that races with one of another thread in some run of
-//! the exploration: the two depend on each other, and the later one's thread does not know the
-//! earlier one ([`Places`]).
+//! from outside: order, drain, join, a successful locked operation, an output, a longer pool. On
+//! x86 the first four are fences only if their thread has flushed something, or stored it past the
+//! caches, since its last one: otherwise they make nothing durable, as most of those that locks
+//! and threads consist of. A *place* is a call before which an interruption is tried: each fence,
+//! each store where all stores persist in one order, and each call that races with one of another
+//! thread in some run of the exploration: the two depend on each other, and the later one's thread
+//! does not know the earlier one ([`Places`]).
 //!
 //! **Theorem.** Let a crash come at any moment of any run with at most `b` interruptions. Then an
 //! explored run with at most `b` interruptions, at places only, has a moment at which the threads
@@ -42,7 +43,8 @@
 //!   that flush depends on `e`, so it would race with it, unless its thread has loaded what the
 //!   thread of `e` stored later; and then it covers `e` in both runs. A thread that has merely
 //!   overwritten something need not come later, so that does not count in [`Places`]. The same
-//!   holds for loads, which under x86-TSO may return what was overwritten after such a place.
+//!   holds for loads, which under x86-TSO may return what was overwritten after such a place, and
+//!   for locked operations that are no fences, which know all stores before them.
 //! - `strict` and `eadr` have every store as a place.
 //!
 //! The argument is that of dynamic partial-order reduction (Flanagan, Godefroid, POPL'05); that

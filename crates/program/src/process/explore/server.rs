@@ -1,6 +1,6 @@
 //! The process that serves an exploration: it forks for each run.
 
-use super::machine::Recording;
+use super::machine::{Recording, bell};
 use super::space::{Space, space};
 use super::template::Template;
 use crate::explore::client::THREADS;
@@ -154,7 +154,9 @@ fn begin(
         // SAFETY: the handle lives as long as its fiber.
         unsafe { threads::run(memory.thread(), &machine, || loaded.run(is_on)) };
     };
-    match recorder.record_and_leave(&schedule, program, over) {
+    // But for `main`, threads begin when they are started.
+    let bell = |thread: usize| (thread > 0).then(|| bell(thread));
+    match recorder.record_and_leave(&schedule, program, bell, over) {
         Ok(what) => what,
         Err(error) => error.to_string(),
     }
