@@ -18,8 +18,12 @@ pub mod asm;
 pub mod dependence;
 mod driver;
 mod embedded;
+mod persisting;
+mod unwind;
 
 pub use driver::error::CcError;
 pub use driver::support::SUPPORT_FOLDER;
 pub use driver::{Instrument, Language, run, run_compiler};
 pub use embedded::{Embedded, TwinLibrary, embedded, functions_of_cxx};
+pub use persisting::{PersistSite, persist_sites};
+pub use unwind::{Base, UnwindRow, unwind_rows};

@@ -25,7 +25,7 @@ pub(crate) fn shared_word(at: Addr) -> u64 {
 /// | flush | - | what is covered | - |
 ///
 /// Fences use one word, [`FENCES`]: a crash may show their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Use {
     /// Loads the newest value.
     Load,
@@ -38,6 +38,9 @@ pub(crate) enum Use {
     Exchange,
     /// Comes to a queue of sleepers: nothing is stored, but the order of those who come matters.
     Queue,
+    /// Loads what another thread has set to wake this one, and clears it. It cannot come before the
+    /// store that it loads.
+    Wake,
     Flush,
     Fence,
 }
@@ -55,7 +58,7 @@ impl Use {
 
     /// Whether the thread comes to know what the last store to the word followed.
     pub(crate) fn learns(self) -> bool {
-        matches!(self, Use::Load | Use::Exchange | Use::Queue)
+        matches!(self, Use::Load | Use::Exchange | Use::Queue | Use::Wake)
     }
 }
 

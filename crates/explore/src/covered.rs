@@ -26,6 +26,17 @@ pub(crate) struct Done {
     pub(crate) is_told: [bool; 2],
 }
 
+/// How many schedules there are, by how those that were made branch: an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// With the bounds of the exploration.
+    pub schedules: u64,
+    /// With one interruption less, if there is one to leave out.
+    pub less_interrupted: Option<u64>,
+    /// Without delays, if there are any.
+    pub undelayed: Option<u64>,
+}
+
 /// The runs on a kind of machine.
 #[derive(Clone, Debug)]
 pub struct Machines {
@@ -35,6 +46,8 @@ pub struct Machines {
     pub tried: Tried,
     /// Runs at random besides these.
     pub random: usize,
+    /// How many schedules there are, if not all were made.
+    pub estimate: Option<Estimate>,
 }
 
 /// What an exploration did and found.
@@ -112,6 +125,7 @@ impl Covered {
                 if outcome.stopped && done.run % KIND > 0 {
                     // It is a schedule less, which is said elsewhere.
                     (outcome.stopped, outcome.reached) = (false, Reached::Complete);
+                    outcome.tried = None;
                 }
                 whole.add(outcome);
                 whole
@@ -151,7 +165,7 @@ impl Covered {
     }
 
     /// Whether schedules were left out other than because all models have found something.
-    fn lacks_schedules(&self, kind: &Machines) -> bool {
+    pub fn lacks_schedules(&self, kind: &Machines) -> bool {
         let has_found = |model: &Model| self.found_in[self.index_of(*model)].is_some();
         !kind.tried.complete && !kind.models.iter().all(has_found)
     }
@@ -181,7 +195,7 @@ impl Covered {
             return String::new();
         }
         let mut words = Vec::new();
-        for Machines { models: of, tried, random } in &self.kinds {
+        for Machines { models: of, tried, random, .. } in &self.kinds {
             let bound = some(*interruptions, "interruption");
             let found = of.iter().map(|model| self.found_in[self.index_of(*model)]);
             let mut kind = match found.collect::<Option<Vec<usize>>>() {
@@ -191,11 +205,11 @@ impl Covered {
                     format!("{}, up to a failing image", some(most, "schedule"))
                 }
                 None => {
-                    let which = if tried.complete { "all" } else { "the first" };
                     let Tried { runs, made, .. } = tried;
+                    let which = if tried.complete { "all" } else { "the first" };
                     format!(
-                        "{which} {runs} schedules with at most {bound}, of {made} made, and \
-                         {random} at random from seed {seed}"
+                        "{which} {made} schedules with at most {bound}, of which {runs} show \
+                         something new, and {random} more at random from seed {seed}"
                     )
                 }
             };
@@ -242,7 +256,7 @@ impl Covered {
         }
         for outcome in &self.models {
             if outcome.finding.is_none() && !outcome.is_complete() {
-                left.push(format!("images under {} (tried: {outcome})", outcome.model));
+                left.push(format!("images under {}", outcome.model));
             }
         }
         if !self.is_whole && !self.is_late && !self.is_stopped {

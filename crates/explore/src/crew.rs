@@ -9,11 +9,11 @@ use crate::ahead::Ahead;
 use crate::check::Check;
 use crate::covered::{Covered, Done, Machines};
 use crate::options::Search;
-use crate::outcome::SearchOutcome;
+use crate::outcome::{PointsTried, SearchOutcome};
 use crate::recoveries::{Recoveries, Seen};
 use crate::schedule::{Schedule, TurnsName};
 use crate::scope::{KIND, Onlooker, Recorded, Scope};
-use crate::search::search_on;
+use crate::search::{points, search_on};
 use crate::together::Sharing;
 use crate::trace::Trace;
 use crate::waste::waste;
@@ -363,14 +363,15 @@ where
         if is_needless() {
             return None;
         }
-        if self.must_stop(deadline) {
-            return Some(SearchOutcome { stopped: true, ..SearchOutcome::of(unit.model) });
-        }
         let Run { trace, check, turns, .. } = &*unit.run;
         let events = unit.events.clone();
         let usual = &self.how.search;
         let (model, point_limit) = (unit.model, unit.point_limit);
         let search = Search { model, events, point_limit, ..usual.clone() };
+        if self.must_stop(deadline) {
+            let tried = Some(PointsTried { whole: 0, all: points(trace, &search) });
+            return Some(SearchOutcome { stopped: true, tried, ..SearchOutcome::of(model) });
+        }
         let mut outcome =
             search_on(trace.clone(), &search, check, known, &mut |_| match is_needless()
                 || self.must_stop(deadline)

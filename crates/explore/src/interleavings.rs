@@ -9,12 +9,13 @@
 //! one word) and at least one of them stores: loads and stores, stores and stores, and flushes and
 //! stores, as it is their order that says what a flush covers. Loads and flushes do not depend on
 //! each other. ([`Use`] is the table.) A *fence* is a call that makes something durable or is seen
-//! from outside: order, drain, join, a successful locked operation, an output, a longer pool; where
-//! caches survive, also one by which non-temporal stores of the thread leave their buffer. A
-//! *place* is a call before which an interruption is tried: each fence, each store where all
-//! stores persist in one order, and each call that races with one of another thread in some run of
-//! the exploration: the two depend on each other, and the later one's thread does not know the
-//! earlier one ([`Places`]).
+//! from outside: order, drain, join, a successful locked operation, an output, a longer pool. On
+//! x86 the first four are fences only if their thread has flushed something, or stored it past the
+//! caches, since its last one: otherwise they make nothing durable, as most of those that locks
+//! and threads consist of. A *place* is a call before which an interruption is tried: each fence,
+//! each store where all stores persist in one order, and each call that races with one of another
+//! thread in some run of the exploration: the two depend on each other, and the later one's thread
+//! does not know the earlier one ([`Places`]).
 //!
 //! **Theorem.** Let a crash come at any moment of any run with at most `b` interruptions. Then an
 //! explored run with at most `b` interruptions, at places only, has a moment at which the threads
@@ -42,7 +43,8 @@
 //!   that flush depends on `e`, so it would race with it, unless its thread has loaded what the
 //!   thread of `e` stored later; and then it covers `e` in both runs. A thread that has merely
 //!   overwritten something need not come later, so that does not count in [`Places`]. The same
-//!   holds for loads, which under x86-TSO may return what was overwritten after such a place.
+//!   holds for loads, which under x86-TSO may return what was overwritten after such a place, and
+//!   for locked operations that are no fences, which know all stores before them.
 //! - `strict` and `eadr` have every store as a place.
 //!
 //! The argument is that of dynamic partial-order reduction (Flanagan, Godefroid, POPL'05); that
@@ -58,8 +60,13 @@ use crate::prefixes::Prefixes;
 use crate::run::THREADS_MAX;
 use crate::schedule::{Departure, DepartureKind, Schedule, Turns};
 use crate::trace::Trace;
+use branching::Class;
 use seawall_memory::Model;
 use std::ops::ControlFlow;
+
+pub(crate) use branching::Branching;
+
+mod branching;
 
 /// Which schedules of a program to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,26 +141,30 @@ impl Schedules {
         visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
         let models = [self.model];
-        self.each_but((Reduction::Redundant, &models), base, &mut |_| (), record, visit)
+        let (how, seen) = ((Reduction::Redundant, &models[..]), &mut Branching::default());
+        self.each_but(how, base, seen, &mut |_| (), record, visit)
     }
 
     /// As [`each`](Schedules::each), for several models of one kind of machine; before each run it
     /// tells which ones are to be made after it, those that are known of, the next ones first.
+    /// `seen` is how those that were made branch, if not all are.
     pub(crate) fn each_foreseen<R: AsMut<Trace>, E>(
         &self,
         models: &[Model],
         base: &Schedule,
+        seen: &mut Branching,
         foresee: &mut dyn FnMut(&mut dyn Iterator<Item = Schedule>),
         record: impl FnMut(&Schedule) -> Result<R, E>,
         visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
     ) -> Result<Tried, E> {
-        self.each_but((Reduction::Redundant, models), base, foresee, record, visit)
+        self.each_but((Reduction::Redundant, models), base, seen, foresee, record, visit)
     }
 
     pub(crate) fn each_but<R: AsMut<Trace>, E>(
         &self,
         (reduction, models): (Reduction, &[Model]),
         base: &Schedule,
+        seen: &mut Branching,
         foresee: &mut dyn FnMut(&mut dyn Iterator<Item = Schedule>),
         mut record: impl FnMut(&Schedule) -> Result<R, E>,
         mut visit: impl FnMut(&Schedule, R) -> ControlFlow<()>,
@@ -169,7 +180,7 @@ impl Schedules {
         let mut tried = Tried { runs: 0, made: 0, complete: base.threads <= THREADS_MAX };
         let mut known = Known::new(self, reduction, models);
         loop {
-            known.places.grew = false;
+            (known.places.grew, *seen) = (false, Branching::default());
             let mut levels = vec![Vec::new(); self.interruptions + self.delays + 1];
             levels[0].push(Next::default());
             for level in 0..levels.len() {
@@ -183,7 +194,11 @@ impl Schedules {
                     let mut run = record(&schedule)?;
                     tried.made += 1;
                     let is_new = known.follow(run.as_mut());
-                    known.longer(&next, run.as_mut(), |next| levels[next.cost()].push(next));
+                    seen.make(next.class());
+                    known.longer(&next, run.as_mut(), |longer| {
+                        seen.branch(next.class(), longer.class());
+                        levels[longer.cost()].push(longer);
+                    });
                     if is_new {
                         tried.runs += 1;
                         if visit(&schedule, run).is_break() {
@@ -282,6 +297,10 @@ struct Next {
 impl Next {
     fn cost(&self) -> usize {
         self.interruptions + self.delays
+    }
+
+    fn class(&self) -> Class {
+        (self.interruptions, self.delays)
     }
 }
 

@@ -85,13 +85,13 @@ mod wide;
 mod words;
 
 pub use check::{Check, check};
-pub use covered::{Covered, Machines, Silence};
+pub use covered::{Covered, Estimate, Machines, Silence};
 pub use crashed::CrashImage;
 pub use finding::{CutRecovery, EventNote, Finding, InFlight, StoreNote, TIMELINE, TurnNote};
 pub use images::reachable;
 pub use interleavings::{Interleavings, Schedules, Tried};
 pub use options::Search;
-pub use outcome::{Reached, SearchOutcome};
+pub use outcome::{PointsTried, Reached, SearchOutcome};
 pub use recorder::{Recorder, record};
 pub use recovered::RecoveryStep;
 pub use recoveries::Recoveries;

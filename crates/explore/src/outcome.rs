@@ -21,6 +21,15 @@ pub enum Reached {
     Complete,
 }
 
+/// The failure points of a search that did not try all images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PointsTried {
+    /// Those of which all images were tried.
+    pub whole: u64,
+    /// All of them.
+    pub all: u64,
+}
+
 /// What a search did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SearchOutcome {
@@ -54,6 +63,9 @@ pub struct SearchOutcome {
     /// open words than the stack can hold.
     #[serde(default)]
     pub is_full: bool,
+    /// How many points were searched whole, if not all were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried: Option<PointsTried>,
     /// The smallest failing image made from the first one found.
     #[serde(skip_deserializing)]
     pub finding: Option<Finding>,
@@ -76,6 +88,7 @@ impl SearchOutcome {
             has_asked: false,
             has_threads: false,
             is_full: false,
+            tried: None,
             finding: None,
         }
     }
@@ -90,8 +103,17 @@ impl SearchOutcome {
         self.reached == Reached::Complete && !self.stopped
     }
 
+    fn points_tried(&self) -> PointsTried {
+        self.tried.unwrap_or(PointsTried { whole: self.points, all: self.points })
+    }
+
     /// Adds the outcome of the same search elsewhere: on other points, or another run.
     pub fn add(&mut self, other: SearchOutcome) {
+        if self.tried.is_some() || other.tried.is_some() {
+            let (one, more) = (self.points_tried(), other.points_tried());
+            self.tried =
+                Some(PointsTried { whole: one.whole + more.whole, all: one.all + more.all });
+        }
         self.points = self.points.saturating_add(other.points);
         self.nested_points = self.nested_points.saturating_add(other.nested_points);
         self.runs = self.runs.saturating_add(other.runs);
@@ -114,13 +136,15 @@ impl fmt::Display for SearchOutcome {
         if self.finding.is_some() {
             return write!(f, "stopped at a failing image, after {} runs of recovery", self.runs);
         }
-        f.write_str(match self.reached {
+        let PointsTried { whole, all } = self.points_tried();
+        let others = match self.reached {
             Reached::Complete => return f.write_str("all images"),
-            Reached::Part => "part of the points",
-            Reached::Ends => "all points, as little and as much persisted as possible",
-            Reached::Singles => "one line ahead or behind",
-            Reached::Pairs => "all pairs of lines ahead or behind",
-        })?;
+            Reached::Part => "not all others were come to",
+            Reached::Ends => "at the others as little and as much persisted as possible",
+            Reached::Singles => "at the others one line ahead or behind",
+            Reached::Pairs => "at the others all pairs of lines ahead or behind",
+        };
+        write!(f, "all images at {whole} of {all} failure points, {others}")?;
         if self.stopped {
             f.write_str("; stopped")
         } else if self.out_of_budget {

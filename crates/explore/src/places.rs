@@ -6,7 +6,9 @@
 //! nor what a thread that knew it stored. So what one thread does before it starts another one,
 //! hands over a lock or wakes a sleeper races with nothing that the other does from then on,
 //! and neither does what comes before a thread's end with what comes after its join. All of these
-//! are loads and stores of words, which a run has; nothing else is known of locks and threads.
+//! are loads and stores of words, which a run has; nothing else is known of locks and threads, but
+//! that a thread which sleeps until a word is set, or has not begun before that, does nothing, and
+//! its load of the word comes after the store that has woken it.
 //!
 //! A thread that overwrites what another one stored or loaded does not come to know it: under x86
 //! its later flushes need not cover what the other had stored before.
@@ -35,8 +37,8 @@ pub(crate) enum Reduction {
 /// The places that the runs so far have shown.
 pub(crate) struct Places {
     model: Model,
-    /// Which thread uses which word or line in a race, and whether it changes it.
-    racing: FxHashSet<(u16, u64, bool)>,
+    /// Which thread uses which word or line in a race, and how.
+    racing: FxHashSet<(u16, u64, Use)>,
     /// There is one more.
     pub(crate) grew: bool,
 }
@@ -44,8 +46,8 @@ pub(crate) struct Places {
 /// How many accesses of each thread a thread knows.
 type Clock = Vec<u32>;
 
-/// An access of a run so far: the thread, its number in the thread, and whether it changes things.
-type Past = (u16, u32, bool);
+/// An access of a run so far: the thread, its number in the thread, and what it does.
+type Past = (u16, u32, Use);
 
 #[derive(Default)]
 struct Seen {
@@ -53,6 +55,15 @@ struct Seen {
     past: FxHashMap<u64, Vec<Past>>,
     /// What those know who load the word.
     stores: FxHashMap<u64, Rc<Clock>>,
+    /// How often words that threads sleep for were set since they were cleared.
+    set: FxHashMap<u64, u32>,
+}
+
+impl Seen {
+    /// Whether a thread that slept for the word can have been woken by one store alone.
+    fn is_set_once(&self, word: u64) -> bool {
+        self.set.get(&word) == Some(&1)
+    }
 }
 
 impl Places {
@@ -65,7 +76,7 @@ impl Places {
         let orders_all = self.model.orders_all_stores()
             && access.does.changes()
             && Addr::from_bits(8 * access.word).is_pm();
-        let use_ = (access.thread, access.shared_word(), access.does.changes());
+        let use_ = (access.thread, access.shared_word(), access.does);
         access.does == Use::Fence || orders_all || self.racing.contains(&use_)
     }
 
@@ -73,8 +84,12 @@ impl Places {
     pub(crate) fn follow(&mut self, trace: &Trace) {
         let mut clocks = vec![vec![0; trace.threads]; trace.threads];
         let mut seen = Seen::default();
+        let wakes = trace.accesses.iter().filter(|access| access.does == Use::Wake);
+        seen.set.extend(wakes.map(|access| (access.word, 0)));
         for access in trace.accesses.iter().filter(|access| access.does != Use::Fence) {
-            self.note_races(access, &mut seen, &clocks[usize::from(access.thread)]);
+            if access.does != Use::Wake || !seen.is_set_once(access.word) {
+                self.note_races(access, &seen, &clocks[usize::from(access.thread)]);
+            }
             let own = &mut clocks[usize::from(access.thread)];
             own[usize::from(access.thread)] += 1;
             if access.does.learns()
@@ -83,34 +98,36 @@ impl Places {
                 own.iter_mut().zip(known.iter()).for_each(|(own, known)| *own = (*own).max(*known));
             }
             let number = own[usize::from(access.thread)];
+            if let Some(set) = seen.set.get_mut(&access.word) {
+                *set = if access.does == Use::Wake { 0 } else { *set + 1 };
+            }
             match access.does {
-                Use::Store | Use::Exchange => {
+                Use::Store | Use::Exchange | Use::Wake => {
                     seen.stores.insert(access.word, Rc::new(own.clone()));
                 }
                 Use::StoreNt => drop(seen.stores.remove(&access.word)),
                 _ => {}
             }
+            // Of a thread's accesses of a kind the last one stands for those before it: whoever
+            // knows it knows them.
             let past = seen.past.entry(access.shared_word()).or_default();
-            past.push((access.thread, number, access.does.changes()));
+            past.retain(|(thread, _, does)| (*thread, *does) != (access.thread, access.does));
+            past.push((access.thread, number, access.does));
         }
     }
 
     /// The access races with the past ones that its thread does not know.
-    fn note_races(&mut self, access: &Access, seen: &mut Seen, known: &Clock) {
-        let Some(past) = seen.past.get_mut(&access.shared_word()) else { return };
-        let changes = access.does.changes();
-        for &(thread, number, others) in past.iter() {
+    fn note_races(&mut self, access: &Access, seen: &Seen, known: &Clock) {
+        let Some(past) = seen.past.get(&access.shared_word()) else { return };
+        for &(thread, number, does) in past.iter() {
             let races = thread != access.thread
-                && (changes || others)
+                && (access.does.changes() || does.changes())
                 && known[usize::from(thread)] < number;
             if races {
                 let word = access.shared_word();
-                self.grew |= self.racing.insert((thread, word, others));
-                self.grew |= self.racing.insert((access.thread, word, changes));
+                self.grew |= self.racing.insert((thread, word, does));
+                self.grew |= self.racing.insert((access.thread, word, access.does));
             }
         }
-        // Of a thread's accesses of a kind the last one stands for those before it: whoever knows
-        // it knows them.
-        past.retain(|(thread, _, others)| (*thread, *others) != (access.thread, changes));
     }
 }

@@ -10,7 +10,7 @@ use crate::trace::Trace;
 use crate::traced::Traced;
 use crate::words::Words;
 use seawall_fiber::Fiber;
-use seawall_memory::Image;
+use seawall_memory::{Addr, Image};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,7 +49,7 @@ impl Recorder {
     where
         P: Fn(&Traced<'_>) + Clone + 'static,
     {
-        let (shared, fibers, result) = self.run(schedule, program)?;
+        let (shared, fibers, result) = self.run(schedule, program, |_| None)?;
         shared.close();
         drop(fibers);
         let trace = shared.trace.replace(Trace::empty(schedule.threads));
@@ -68,7 +68,7 @@ impl Recorder {
 
     /// As [`record`](Recorder::record), for programs whose threads cannot be unwound: when the run
     /// is over, or cannot go on, `leave` is called, which ends the process. If it does not, what
-    /// the threads hold is lost.
+    /// the threads hold is lost. Threads of which `bell` names a word begin when that is set.
     ///
     /// # Errors
     /// When the run cannot begin.
@@ -76,19 +76,25 @@ impl Recorder {
         &self,
         schedule: &Schedule,
         program: P,
+        bell: impl Fn(usize) -> Option<Addr>,
         leave: impl FnOnce(Result<Trace, RunError>) -> T,
     ) -> Result<T, RunError>
     where
         P: Fn(&Traced<'_>) + Clone + 'static,
     {
-        let (shared, fibers, result) = self.run(schedule, program)?;
+        let (shared, fibers, result) = self.run(schedule, program, bell)?;
         let trace = shared.trace.replace(Trace::empty(schedule.threads));
         std::mem::forget(fibers);
         Ok(leave(result.map(|()| trace)))
     }
 
     /// Runs the threads to their end, or as far as they go.
-    fn run<P>(&self, schedule: &Schedule, program: P) -> Result<Ran, RunError>
+    fn run<P>(
+        &self,
+        schedule: &Schedule,
+        program: P,
+        bell: impl Fn(usize) -> Option<Addr>,
+    ) -> Result<Ran, RunError>
     where
         P: Fn(&Traced<'_>) + Clone + 'static,
     {
@@ -98,6 +104,8 @@ impl Recorder {
         let mut trace = Trace::new(schedule.threads, self.pm.clone(), self.dram.len() as u64);
         trace.room = self.room;
         let shared = Rc::new(Shared::new(self.regions(), trace, schedule));
+        let bells = (0..schedule.threads).filter_map(|thread| Some((thread, bell(thread)?)));
+        bells.for_each(|(thread, at)| shared.begins_by(thread, at));
         let fiber = |thread| {
             let (shared, program) = (shared.clone(), program.clone());
             let fiber =

@@ -100,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) notes_loads: bool,
     /// Whether compare-and-exchanges that fail are recorded.
     pub(crate) notes_failed: bool,
+    /// For each thread whether it has asked for durability since its last fence.
+    pub(crate) owes: Vec<Cell<bool>>,
     closing: Cell<bool>,
     pub(crate) relocation: Cell<Option<Relocation>>,
     seed: u64,
@@ -179,6 +181,7 @@ impl Shared {
                 && matches!(schedule.turns, Turns::Chosen(_)),
             notes_loads: threads > 1 && schedule.model.orders_loads(),
             notes_failed: schedule.model.buffers_stores(),
+            owes: vec![Cell::new(false); threads],
             closing: Cell::new(false),
             relocation: Cell::new(None),
             seed: schedule.seed,
@@ -250,6 +253,19 @@ impl Shared {
     /// Lets other threads run until the word has changed from the value.
     pub(crate) fn wait(&self, thread: usize, at: Addr, value: u64, pause: impl Fn()) {
         self.waiting.wait_for(thread, Wait::Word(at, value), pause);
+    }
+
+    /// Lets other threads run until the word is set.
+    pub(crate) fn sleep(&self, thread: usize, at: Addr, pause: impl Fn()) {
+        self.waiting.wake(thread);
+        while self.word(at) == 0 && !self.is_closing() {
+            self.waiting.wait_for(thread, Wait::Word(at, 0), &pause);
+        }
+    }
+
+    /// A thread that has not begun sleeps until this word is set.
+    pub(crate) fn begins_by(&self, thread: usize, at: Addr) {
+        self.waiting.begin_with(thread, Wait::Word(at, 0));
     }
 
     /// As [`Waiting::note_repeat`].

@@ -9,9 +9,9 @@
 //! depend on the machine.
 
 use crate::check::Check;
-use crate::covered::{Covered, Machines};
+use crate::covered::{Covered, Estimate, Machines};
 use crate::crew::{Crew, Halt, Run, Unit, host_threads};
-use crate::interleavings::{Schedules, Tried};
+use crate::interleavings::{Branching, Schedules, Tried};
 use crate::options::Search;
 use crate::outcome::SearchOutcome;
 use crate::schedule::{Schedule, Turns, TurnsName};
@@ -260,7 +260,8 @@ where
             Err(Halt::Failed(error)) => return Err(error),
         };
         let runs = usize::from(is_made);
-        Ok(Machines { models, tried: Tried { runs, made: 1, complete: is_made }, random: 0 })
+        let tried = Tried { runs, made: 1, complete: is_made };
+        Ok(Machines { models, tried, random: 0, estimate: None })
     }
 
     /// Makes all runs of several threads, up to the bounds, and some at random between them.
@@ -270,10 +271,12 @@ where
         let bounds = Schedules { model: models[0], interruptions, delays, buffer, limit, thorough };
         let crew = self.crew;
         let (mut runs, mut random, made) = (0, 0, Cell::new(0));
+        let mut seen = Branching::default();
         let mut failed = None;
         let tried = bounds.each_foreseen(
             &models,
             base,
+            &mut seen,
             &mut |later| crew.foresee(later),
             |schedule| {
                 if crew.is_over(&models) {
@@ -308,7 +311,13 @@ where
                 Tried { runs, made: made.get(), complete: false }
             }
         };
-        Ok(Machines { models, tried, random })
+        let delays = if models[0].buffers_stores() { delays } else { 0 };
+        let estimate = (!tried.complete && tried.made > 0).then(|| Estimate {
+            schedules: seen.within((interruptions, delays)),
+            less_interrupted: interruptions.checked_sub(1).map(|less| seen.within((less, delays))),
+            undelayed: (delays > 0).then(|| seen.within((interruptions, 0))),
+        });
+        Ok(Machines { models, tried, random, estimate })
     }
 
     fn at_random(&mut self, base: &Schedule, number: u64, models: &[Model]) -> Result<(), Halt<E>> {

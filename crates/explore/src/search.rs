@@ -18,13 +18,13 @@ use crate::crash::Crash;
 use crate::crashed::{CrashImage, DEPTH_MAX, Prefer};
 use crate::open::Layer;
 use crate::options::Search;
-use crate::outcome::{Reached, SearchOutcome};
+use crate::outcome::{PointsTried, Reached, SearchOutcome};
 use crate::phases::{PHASES, Phase};
 use crate::recoveries::{Interned, Recoveries, Seen, recover};
 use crate::shrink::shrink;
 use crate::trace::Trace;
 use crate::tree::{Next, NodeId, PassEnd};
-use crate::walk::{CrashPoint, Walk};
+use crate::walk::{CrashPoint, Walk, is_failure_point};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -115,6 +115,16 @@ fn look_again(
     }
 }
 
+/// The failure points of a search.
+pub(crate) fn points(trace: &Trace, search: &Search) -> u64 {
+    let end = search.events.end.min(trace.events.len() + 1);
+    let is_one = |event: &usize| {
+        trace.repeats.get(*event) != Some(&true)
+            && is_failure_point(trace, *event, search.model, search.thorough)
+    };
+    (search.events.start..end).filter(is_one).count() as u64
+}
+
 fn look(
     trace: &Arc<Trace>,
     search: &Search,
@@ -132,6 +142,10 @@ fn look(
     explorer.outcome.has_read = explorer.image().has_read();
     let has_threads = explorer.image().together_mut().were_several;
     explorer.outcome.has_threads = has_threads;
+    if explorer.failed.is_none() && !explorer.outcome.is_complete() {
+        let whole = explorer.whole.len() as u64;
+        explorer.outcome.tried = Some(PointsTried { whole, all: points(trace, search) });
+    }
     let Explorer { failed, outcome, .. } = explorer;
     (outcome, failed)
 }
@@ -172,6 +186,8 @@ struct Explorer<'a> {
     phase: &'static Phase,
     /// Some state was left to a later phase.
     skipped: bool,
+    /// The events at whose points none was.
+    whole: FxHashSet<usize>,
     /// Some point had more states than were tried: in this phase, and at this point.
     cut: bool,
     cut_here: bool,
@@ -223,6 +239,7 @@ impl<'a> Explorer<'a> {
             tried: 0,
             phase: &PHASES[0],
             skipped: false,
+            whole: FxHashSet::default(),
             cut: false,
             cut_here: false,
             left: 0,
@@ -270,7 +287,12 @@ impl<'a> Explorer<'a> {
                 let told = promises(&walk.point);
                 let all = promised != Some(told);
                 promised = Some(told);
+                let skipped = std::mem::take(&mut self.skipped);
                 self.point(&mut walk, all, &grown)?;
+                if !self.skipped {
+                    self.whole.insert(walk.point.event);
+                }
+                self.skipped |= skipped;
                 let done = walk.point.event - self.options.events.start;
                 self.done = done as f64 / (end - self.options.events.start) as f64;
                 self.tell()?;

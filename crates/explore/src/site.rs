@@ -8,22 +8,35 @@ use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
 /// A line of a source file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceLine {
-    /// The file.
+    /// The file, or what else is known of the place.
     pub file: String,
     /// The line, from 1; 0 if it is not known.
     pub line: u32,
+    /// The lines that have called it, the innermost first, as far as they are to be shown.
+    pub callers: Vec<SourceLine>,
 }
 
-/// Where a call of the seam is. Prints as `file:line`.
+impl fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        self.callers.iter().try_for_each(|caller| write!(f, " < {caller}"))
+    }
+}
+
+/// Where a call of the seam is. Prints as `file:line`, with what has called it behind ` < `.
 #[derive(Clone, Copy, Debug)]
 pub enum Site {
     /// A call in Rust.
     Call(&'static Location<'static>),
-    /// An instruction, by its address: it has no name yet.
+    /// An instruction, by its address, or what stands for that and for what has called it: it has
+    /// no name yet.
     Instruction(u64),
-    /// An instruction whose line is known.
+    /// Such an instruction whose lines are known.
     Source(u64, &'static SourceLine),
 }
 
@@ -33,6 +46,14 @@ impl Site {
         match self {
             Site::Call(at) => at.column().into(),
             Site::Instruction(at) | Site::Source(at, _) => at,
+        }
+    }
+
+    /// Of an instruction what stands for it between processes.
+    pub fn instruction(self) -> Option<u64> {
+        match self {
+            Site::Call(_) => None,
+            Site::Instruction(at) | Site::Source(at, _) => Some(at),
         }
     }
 
@@ -96,10 +117,9 @@ impl Hash for Site {
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Site::Instruction(at) | Site::Source(at, SourceLine { line: 0, .. }) => {
-                write!(f, "the instruction at {at:#x}")
-            }
-            _ => write!(f, "{}:{}", self.file(), self.line()),
+            Site::Instruction(at) => write!(f, "the instruction at {at:#x}"),
+            Site::Source(_, line) => write!(f, "{line}"),
+            Site::Call(at) => write!(f, "{}:{}", at.file(), at.line()),
         }
     }
 }
@@ -107,10 +127,7 @@ impl fmt::Display for Site {
 /// Between processes go the addresses of instructions.
 impl Serialize for Site {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(match self {
-            Site::Call(_) => 0,
-            Site::Instruction(at) | Site::Source(at, _) => *at,
-        })
+        serializer.serialize_u64(self.instruction().unwrap_or(0))
     }
 }
 

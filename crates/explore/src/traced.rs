@@ -112,21 +112,36 @@ impl<'a> Traced<'a> {
     }
 
     /// Records that this call may change what a crash leaves, or is seen from outside.
+    fn note_told(&self) {
+        let owes = self.shared.owes[self.thread].replace(true);
+        self.note_fence();
+        self.shared.owes[self.thread].set(owes);
+    }
+
     fn note_fence(&self) {
         self.note_full_fence();
         self.shared.note_progress(self.thread);
     }
 
-    /// As above, of a fence that a loop may have which waits for another thread.
+    /// As above, of a fence that a loop may have which waits for another thread. Where a fence only
+    /// makes durable what its thread has asked for, one after nothing changes nothing.
     pub(crate) fn note_full_fence(&self) {
         self.settle(None);
-        self.note_access(FENCES, Use::Fence);
+        let owes = self.shared.owes[self.thread].replace(false);
+        if owes || !self.shared.notes_failed {
+            self.note_access(FENCES, Use::Fence);
+        }
     }
 
     /// As above, of a locked instruction. One that leaves its word as it was may be what a loop
     /// waits with.
     pub(crate) fn note_locked(&self, changes: bool) {
         if changes { self.note_fence() } else { self.note_full_fence() }
+    }
+
+    /// The thread's next fence makes something durable.
+    fn note_debt(&self) {
+        self.shared.owes[self.thread].set(true);
     }
 
     pub(crate) fn event(&self, trace: &mut Trace, kind: Kind, at: Site) {
@@ -198,6 +213,7 @@ impl<'a> Traced<'a> {
     pub(crate) fn store_nt(&self, (at, mask, value): (Addr, u64, u64), part: Part, caller: Site) {
         let (thread, operation) = (self.thread, self.shared.operation[self.thread].get());
         let store = CombinedStore { thread, operation, at, mask, value, part, caller };
+        self.note_debt();
         let leaving = self.shared.combining.borrow_mut().store(self.shared.calls(), store);
         self.leave(leaving);
     }
@@ -401,6 +417,7 @@ impl Memory for Traced<'_> {
             let end = at.offset().saturating_add(len);
             assert!(end <= self.shared.pm.bytes(), "flush of {len} bytes from {at}, past the pool");
             for line in lines_of(at, len) {
+                self.note_debt();
                 self.note_access(line.start(), Use::Flush);
                 self.meet(line.start(), true);
                 let line = self.shared.trace.borrow_mut().line(line);
@@ -447,7 +464,7 @@ impl Memory for Traced<'_> {
 
     fn output(&self, number: u64) {
         self.step();
-        self.note_fence();
+        self.note_told();
         self.note(Kind::Output { number });
         let operation = &self.shared.operation[self.thread];
         operation.set(operation.get() + 1);
@@ -465,7 +482,7 @@ impl Memory for Traced<'_> {
 impl Space for &Traced<'_> {
     fn grow(&self, bytes: u64) -> bool {
         self.step();
-        self.note_fence();
+        self.note_told();
         let pm = &self.shared.pm;
         if bytes > pm.bytes() && bytes <= pm.room() {
             pm.set_bytes(bytes);
@@ -479,7 +496,7 @@ impl Space for &Traced<'_> {
     /// Sets all words to zero, in one step; a crash may keep or lose each of these stores.
     fn discard(&self, at: Addr, len: u64) {
         self.step();
-        self.note_fence();
+        self.note_told();
         let part = self.shared.writes.of_words(len as usize / 8);
         for line in lines_of(at, len) {
             self.note_access(line.start(), Use::Store);
@@ -509,7 +526,7 @@ impl RelocationUnit for &Traced<'_> {
 
     fn set(&self, registers: Option<Relocation>) {
         self.step();
-        self.note_fence();
+        self.note_told();
         self.shared.relocation.set(registers);
         self.shared.told.borrow_mut().clear();
         let mut trace = self.shared.trace.borrow_mut();
@@ -540,6 +557,7 @@ impl RelocationUnit for &Traced<'_> {
             let mut trace = self.shared.trace.borrow_mut();
             let copied = registers.and_then(|registers| trace.add_copied(&registers, start));
             if let Some(copied) = copied.filter(|copied| self.shared.write_back(*copied)) {
+                self.note_debt();
                 self.event(&mut trace, Kind::WroteBack { line: copied.line }, caller);
             }
         }

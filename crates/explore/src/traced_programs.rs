@@ -122,6 +122,19 @@ impl Traced<'_> {
         value
     }
 
+    /// Sleeps until another thread has set the word, and clears it. Nothing is loaded before that:
+    /// what wakes the thread is all that it depends on.
+    #[track_caller]
+    pub fn sleep_until_set(&self, at: Addr) {
+        self.shared.sleep(self.thread, at, || self.pause.pause());
+        self.step();
+        self.note_access(at, Use::Wake);
+        self.meet(at, false);
+        self.look(at, self.site(Location::caller()));
+        let mut trace = self.shared.trace.borrow_mut();
+        self.put_by(self.thread, &mut trace, (at, u64::MAX, 0), Part::Alone);
+    }
+
     /// Waits until all earlier stores are visible, and all earlier loads are complete (`mfence`).
     #[track_caller]
     pub fn full_fence(&self) {

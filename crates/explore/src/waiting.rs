@@ -84,6 +84,16 @@ impl Waiting {
         self.waits[thread].set(None);
     }
 
+    /// The thread waits from the start of the run on.
+    pub(crate) fn begin_with(&self, thread: usize, wait: Wait) {
+        self.waits[thread].set(Some(wait));
+    }
+
+    /// The thread does not wait.
+    pub(crate) fn wake(&self, thread: usize) {
+        self.waits[thread].set(None);
+    }
+
     /// Takes note of a read that changed nothing, and waits if the thread repeats itself.
     #[inline]
     pub(crate) fn note_repeat(&self, thread: usize, read: Read, pause: impl Fn()) {

@@ -214,7 +214,8 @@ fn a_point_with_too_many_states_is_sampled_and_the_outcome_says_so() {
     let options = Search { point_limit: 30, samples: 3, ..Search::new(Model::Px86) };
     let outcome = search(&run, &options, &only(lines));
     assert_eq!(outcome.reached, Reached::Pairs);
-    let words = "all pairs of lines ahead or behind; 1 of 1 points sampled beyond that";
+    let words = "all images at 0 of 1 failure points, at the others all pairs of lines ahead or \
+                 behind; 1 of 1 points sampled beyond that";
     assert_eq!(outcome.to_string(), words);
 }
 

@@ -74,6 +74,23 @@ fn without_time_it_says_what_it_left_out() {
 }
 
 #[test]
+fn it_says_how_many_points_were_searched_whole_and_how_many_schedules_there_are() {
+    let scope = Scope { runs: 3, ..two_threads() };
+    let covered = of(&scope, |memory| counts(memory, false), counted(), &());
+    let estimate = covered.kinds[0].estimate.expect("not all schedules were made");
+    let all = of(&two_threads(), |memory| counts(memory, false), counted(), &());
+    let made = all.kinds[0].tried.made as u64;
+    assert!((made / 4..=4 * made).contains(&estimate.schedules), "{estimate:?} of {made}");
+    assert!(all.is_complete() && all.kinds[0].estimate.is_none(), "{all}");
+    let one = Scope { search: Search { budget: 3, ..scope.search.clone() }, ..scope };
+    let covered = of(&one, |memory| counts(memory, false), counted(), &());
+    let tried = covered.models[0].tried.expect("the budget is too small");
+    assert!(tried.whole < tried.all, "{tried:?}");
+    let words = format!("all images at {} of {} failure points", tried.whole, tried.all);
+    assert!(covered.models[0].to_string().starts_with(&words), "{}", covered.models[0]);
+}
+
+#[test]
 fn it_stops_when_it_is_told_to() {
     struct Third(AtomicUsize);
     impl Onlooker for Third {

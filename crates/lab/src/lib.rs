@@ -37,8 +37,8 @@ pub use commands::kernels::{
 };
 pub use commands::list::{Listing, show_design, show_machine};
 pub use commands::program::{
-    FenceChoice, FromChoice, PmChoice, ProfileRecord, ProgramExperiment, ProgramOptions,
-    ProgramRecord, Programs,
+    FenceChoice, FromChoice, PmChoice, ProfileCalls, ProfileRecord, ProgramExperiment,
+    ProgramOptions, ProgramRecord, Programs,
 };
 pub use commands::similar::tip;
 pub use commands::sweep::{OpenSweep, Sweep, SweepError, SweepOptions, SweepPlan, SweepTask};

@@ -15,6 +15,10 @@ mod explored;
 pub(crate) mod files;
 pub(crate) mod wire;
 
-pub use explored::{ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
+pub use client::LINES_SHOWN;
+pub(crate) use explored::is_library;
+pub use explored::{
+    ExploredProgram, Half, ProgramAndCheck, ReachedSites, STORES_NOTHING, SiteLines,
+};
 pub use wire::CheckLayout;
 pub(crate) use wire::Serving;

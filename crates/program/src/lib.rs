@@ -26,7 +26,10 @@ mod process;
 mod request;
 mod spawn;
 
-pub use explore::{CheckLayout, ExploredProgram, Half, ProgramAndCheck, STORES_NOTHING, SiteLines};
+pub use explore::{
+    CheckLayout, ExploredProgram, Half, LINES_SHOWN, ProgramAndCheck, ReachedSites, STORES_NOTHING,
+    SiteLines,
+};
 pub use folder::{FILES, ProgramFolder, drop_folders, keep_folders, make_files, pool_in};
 pub use kept::{NativeRun, run_natively};
 pub use limit::Limit;

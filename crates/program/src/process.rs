@@ -3,6 +3,7 @@
 //! The program is loaded into the process and its `main` becomes the first thread of a simulation.
 //! When it has ended the process has nothing left to do; its threads are not unwound.
 
+mod callers;
 mod calls;
 mod counted;
 mod dependence;

@@ -220,6 +220,8 @@ pub struct PlaceTime {
     pub caller: Option<CodeAddress>,
     /// The function that it has called there, if that can be told.
     pub called: Option<CodeAddress>,
+    /// The user's calls that led there, the innermost first.
+    pub callers: Vec<CodeAddress>,
     /// Cycles, by what they went to, and counts.
     pub time: SiteTime,
 }

@@ -6,7 +6,7 @@
 //! which loads could have been late, and which wide stores other threads met half done.
 
 use super::programs::{Call, Program, Step, WORDS};
-use super::{Reduction, Schedules};
+use super::{Branching, Reduction, Schedules};
 use crate::models::order::Cut;
 use crate::recoveries::Recoveries;
 use crate::schedule::{Departure, DepartureKind, Schedule, Turns};
@@ -46,7 +46,9 @@ pub(super) fn explored(
         ControlFlow::Continue(())
     };
     let record = |schedule: &Schedule| program.run(schedule);
-    let tried = how.each_but((reduction, &[how.model]), &base, &mut |_| (), record, visit).unwrap();
+    let (models, seen) = ([how.model], &mut Branching::default());
+    let tried = how.each_but((reduction, &models), &base, seen, &mut |_| (), record, visit);
+    let tried = tried.unwrap();
     assert!(tried.complete);
     all.into_inner()
 }

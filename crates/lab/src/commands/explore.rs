@@ -28,6 +28,7 @@ mod bench;
 mod case;
 mod corpus;
 mod error;
+mod left;
 mod page;
 mod parts;
 mod program;
@@ -35,6 +36,7 @@ mod report;
 mod resume;
 mod sources;
 mod target;
+mod unreached;
 
 pub use bench::{ExploreBench, ExploreBenchOptions, ExploreSpeed};
 pub use case::MEASURED;
@@ -43,6 +45,7 @@ pub use error::ExploreError;
 pub use parts::{ExplorePart, Shard};
 pub use program::ExploreProgramOptions;
 pub use report::ExploreReport;
+pub use unreached::UnreachedFunction;
 
 /// The most threads of a run.
 pub const EXPLORE_THREADS_MAX: usize = 64;
@@ -508,6 +511,10 @@ impl Explore<'_> {
         let is_of_outputs = |why: &Silence| matches!(why, Silence::NoOutput | Silence::NotAsked);
         let silence = explored.silence.iter();
         let silence = silence.filter(|why| target.promises_by_outputs() || !is_of_outputs(why));
+        // What was done elsewhere, or before, has run there.
+        let is_all = matches!(share, Share::Whole) && options.resume.is_none();
+        let is_all = is_all && options.shard == Shard::default() && explored.finding().is_none();
+        let unreached = if is_all { target.unreached() } else { Vec::new() };
         let seconds = start.elapsed().as_secs_f64();
         let models = explored.models.iter().map(|outcome| {
             let command = outcome.finding.as_ref().map(|finding| {
@@ -528,7 +535,9 @@ impl Explore<'_> {
             shard: options.shard.to_string(),
             replayed: false,
             moved: moved.into_inner().flatten(),
+            left: left::left(&explored, options),
             waste: explored.waste,
+            unreached,
             warnings: silence.map(|why| why.to_string()).chain(unnoted).collect(),
             must_be_complete: false,
         })
@@ -567,7 +576,9 @@ impl Explore<'_> {
             replayed: true,
             models: vec![model],
             moved,
+            left: Vec::new(),
             waste: Vec::new(),
+            unreached: Vec::new(),
             warnings: Vec::new(),
             must_be_complete: false,
         })

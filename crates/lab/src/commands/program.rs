@@ -41,7 +41,7 @@ pub use options::{FenceChoice, FromChoice, PmChoice, ProgramOptions};
 pub use plan::ProgramExperiment;
 pub(crate) use plan::ProgramPlan;
 pub(crate) use plan::run_key;
-pub use profile::ProfileRecord;
+pub use profile::{ProfileCalls, ProfileRecord};
 pub use record::ProgramRecord;
 
 /// What is known of a program beside its runs under designs.

@@ -10,8 +10,8 @@ use crate::spawn::{ProgramError, TUNABLES, answered, signal_in_words};
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seawall_explore::{Site, SourceLine};
-use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Stdio};
@@ -116,12 +116,44 @@ pub(crate) struct Servers {
     idle: Mutex<Vec<Server>>,
     is_back: Condvar,
     modules: Vec<Module>,
-    /// The lines of their instructions, as far as they were met.
-    names: Mutex<FxHashMap<u64, &'static SourceLine>>,
+    names: Mutex<Names>,
 }
 
-/// The line of an instruction of which nothing is known.
-static UNKNOWN: SourceLine = SourceLine { file: String::new(), line: 0 };
+/// The lines of instructions, as far as they were met.
+#[derive(Default)]
+struct Names {
+    /// Each with the lines that it is inlined in.
+    lines: FxHashMap<u64, SourceLine>,
+    /// Of a site with all that have called it.
+    sites: FxHashMap<u64, &'static SourceLine>,
+}
+
+/// Lines that name a place: its own, and those that have called it.
+pub const LINES_SHOWN: usize = 4;
+
+impl Names {
+    /// The line of the first of these calls, with those of the others that are known.
+    fn of_chain(&self, calls: &[u64]) -> SourceLine {
+        let lines = calls.iter().filter_map(|call| self.lines.get(call));
+        let lines = lines.flat_map(|line| std::iter::once(line).chain(&line.callers));
+        let mut chain: Vec<SourceLine> = Vec::new();
+        for SourceLine { file, line, .. } in lines {
+            let is_shown = |it: &SourceLine| (&it.file, it.line) == (file, *line);
+            if *line > 0 && chain.len() < LINES_SHOWN && !chain.iter().any(is_shown) {
+                chain.push(SourceLine { file: file.clone(), line: *line, callers: Vec::new() });
+            }
+        }
+        let is_known =
+            calls.first().and_then(|call| self.lines.get(call)).is_some_and(|it| it.line > 0);
+        if !is_known {
+            let file = format!("the instruction at {:#x}", calls.first().unwrap_or(&0));
+            chain.truncate(LINES_SHOWN - 1);
+            chain.insert(0, SourceLine { file, line: 0, callers: Vec::new() });
+        }
+        let callers = chain.split_off(1);
+        SourceLine { callers, ..chain.remove(0) }
+    }
+}
 
 impl Servers {
     /// So many; at least one.
@@ -156,41 +188,63 @@ impl Servers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks up the lines of sites that were not met before.
-    pub(crate) fn learn(&self, lines: &SiteLines, sites: impl Iterator<Item = Site>) {
-        let mut new: BTreeMap<&Path, Vec<(u64, u64)>> = BTreeMap::new();
+    /// Looks up the lines of sites that were not met before; `chains` has the calls of those that
+    /// stand for several.
+    pub(crate) fn learn(
+        &self,
+        lines: &SiteLines,
+        chains: &[(u64, Vec<u64>)],
+        sites: impl Iterator<Item = u64>,
+    ) {
         let mut names = self.names();
         let mut last = None;
-        for site in sites {
-            let Site::Instruction(address) = site else { continue };
-            if last.replace(address) == Some(address) {
-                continue;
-            }
-            let Entry::Vacant(name) = names.entry(address) else { continue };
-            name.insert(&UNKNOWN);
-            if let Some((module, offset)) = self.module_of(address) {
-                new.entry(module).or_default().push((address, offset));
+        let sites = sites.filter(|site| last.replace(*site) != Some(*site));
+        let mut new: Vec<u64> = sites.filter(|site| !names.sites.contains_key(site)).collect();
+        new.sort_unstable();
+        new.dedup();
+        let chains: FxHashMap<u64, &[u64]> = chains.iter().map(|(at, all)| (*at, &**all)).collect();
+        let calls = |site: &'_ u64| chains.get(site).map_or(vec![*site], |all| all.to_vec());
+        let mut modules: BTreeMap<&Path, Vec<(u64, u64)>> = BTreeMap::new();
+        for call in new.iter().flat_map(calls) {
+            if let Some((module, offset)) = self.module_of(call)
+                && !names.lines.contains_key(&call)
+            {
+                modules.entry(module).or_default().push((call, offset));
             }
         }
-        for (module, addresses) in new {
+        for (module, addresses) in modules {
             let offsets: Vec<u64> = addresses.iter().map(|(_, offset)| *offset).collect();
-            for ((address, _), line) in addresses.into_iter().zip(lines(module, &offsets)) {
-                names.insert(address, Box::leak(Box::new(line)));
-            }
+            let found = lines(module, &offsets);
+            names.lines.extend(addresses.iter().map(|(call, _)| *call).zip(found));
+        }
+        for site in new {
+            let line = names.of_chain(&calls(&site));
+            names.sites.insert(site, Box::leak(Box::new(line)));
         }
     }
 
-    /// The site with its line.
-    pub(crate) fn named(&self, site: Site) -> Site {
-        match site {
-            Site::Instruction(address) => {
-                Site::Source(address, self.names().get(&address).copied().unwrap_or(&UNKNOWN))
-            }
-            other => other,
-        }
+    /// The site with its line, which was looked up.
+    pub(crate) fn named(&self, site: u64) -> Site {
+        let line = self.names().sites.get(&site).copied();
+        line.map_or(Site::Instruction(site), |line| Site::Source(site, line))
     }
 
-    fn names(&self) -> MutexGuard<'_, FxHashMap<u64, &'static SourceLine>> {
+    /// The instructions that were named, by the names of the files of their modules.
+    pub(crate) fn reached(&self) -> BTreeSet<(OsString, u64)> {
+        let names = self.names();
+        let reached = names.lines.keys().filter_map(|call| {
+            let (module, offset) = self.module_of(*call)?;
+            Some((module.file_name()?.to_owned(), offset))
+        });
+        reached.collect()
+    }
+
+    /// The files of the program and of the libraries that come with it.
+    pub(crate) fn modules(&self) -> BTreeSet<&Path> {
+        self.modules.iter().map(|module| &*module.path).collect()
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -7,12 +7,14 @@ use crate::folder::pool_in;
 use crate::limit::Limit;
 use crate::request::{Fences, From, PAGE, Place, Start};
 use crate::spawn::ProgramError;
-use seawall_cc::SUPPORT_FOLDER;
+use seawall_cc::{PersistSite, SUPPORT_FOLDER, persist_sites};
 use seawall_explore::{CrashImage, Schedule, Site, SourceLine, Trace, Turns};
 use seawall_memory::{Addr, Memory, Width};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,8 +72,28 @@ pub struct ProgramAndCheck {
     pub limit: Limit,
 }
 
-/// Names instructions: the lines of these offsets in a module.
+/// Names instructions: the lines of these offsets in a module, each with those that it is inlined
+/// in as its callers.
 pub type SiteLines = Box<dyn Fn(&Path, &[u64]) -> Vec<SourceLine> + Send + Sync>;
+
+/// The sites of a module that make stores durable, and what has run of it.
+#[derive(Clone, Debug)]
+pub struct ReachedSites {
+    /// The file.
+    pub module: PathBuf,
+    /// The sites, in order.
+    pub sites: Vec<PersistSite>,
+    /// The addresses of what was done to persistent memory, and of the calls that led there.
+    pub reached: Vec<u64>,
+}
+
+/// The beginnings of the names of libraries whose code is none of the user's.
+const LIBRARIES: [&[u8]; 2] = [b"libpmem", b"libseawall"];
+
+/// Whether the file of a module is of a library of persistent memory.
+pub(crate) fn is_library(file: &OsStr) -> bool {
+    LIBRARIES.iter().any(|start| file.as_bytes().starts_with(start))
+}
 
 /// A program whose runs can be recorded.
 pub struct ExploredProgram {
@@ -127,6 +149,20 @@ impl ExploredProgram {
         self.threads
     }
 
+    /// The sites of the user's code that make stores durable, and where runs and recoveries have
+    /// come to.
+    pub fn reached(&self) -> Vec<ReachedSites> {
+        let mut reached = self.runs.reached();
+        reached.extend(self.checks.reached());
+        let is_users = |module: &&Path| module.file_name().is_some_and(|name| !is_library(name));
+        let sites = |module: &Path| {
+            let of_module = reached.iter().filter(|(name, _)| module.file_name() == Some(name));
+            let reached = of_module.map(|(_, at)| *at).collect();
+            ReachedSites { module: module.to_owned(), sites: persist_sites(module), reached }
+        };
+        self.runs.modules().into_iter().filter(is_users).map(sites).collect()
+    }
+
     /// Whether what is found from now on is worthless: recovery cannot be run, or more must be
     /// known of the program.
     pub fn is_over(&self) -> bool {
@@ -167,9 +203,11 @@ impl ExploredProgram {
     pub fn record(&self, schedule: &Schedule) -> Result<Trace, ProgramError> {
         let done = self.runs.ask(&Task::Record(schedule.clone()))?;
         self.note_missing(&done);
-        let trace = self.how.trace_of(done)?;
-        self.runs.learn(&self.lines, trace.events().iter().map(|event| event.at));
-        Ok(trace.received(self.start.clone(), |site| self.runs.named(site)))
+        let (chains, trace) = (done.chains.clone(), self.how.trace_of(done)?);
+        let sites = trace.events().iter().filter_map(|event| event.at.instruction());
+        self.runs.learn(&self.lines, &chains, sites);
+        let named = |site: Site| site.instruction().map_or(site, |at| self.runs.named(at));
+        Ok(trace.received(self.start.clone(), named))
     }
 
     /// Runs the check on an image.
@@ -196,12 +234,12 @@ impl ExploredProgram {
                 "changes {place} by code that `seawall cc` did not compile: compile that code, too"
             )));
         }
-        let sites = done.accesses.iter().map(|access| Site::Instruction(access.site));
-        self.checks.learn(&self.lines, sites);
+        let sites = done.accesses.iter().map(|access| access.site);
+        self.checks.learn(&self.lines, &done.chains, sites);
         let mut last = None;
         for access in &done.accesses {
             if last.replace(access.site) != Some(access.site) {
-                image.at(self.checks.named(Site::Instruction(access.site)));
+                image.at(self.checks.named(access.site));
             }
             perform(image, access.did).map_err(failed)?;
         }
@@ -259,10 +297,6 @@ fn perform(image: &CrashImage, did: Did) -> Result<(), String> {
         Did::Fenced(fence) => image.fence(fence),
     }
     Ok(())
-}
-
-fn shown(line: &SourceLine) -> String {
-    format!("{}:{}", line.file, line.line)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -346,7 +380,7 @@ impl ProgramAndCheck {
         };
         let lines = lines(&self.check.start.image, callers);
         let is_own = |line: &&SourceLine| line.line > 0 && !line.file.starts_with(SUPPORT_FOLDER);
-        let known: Vec<String> = lines.iter().filter(is_own).map(shown).collect();
+        let known: Vec<String> = lines.iter().filter(is_own).map(SourceLine::to_string).collect();
         if known.is_empty() { String::new() } else { format!(", at {}", known.join(" < ")) }
     }
 

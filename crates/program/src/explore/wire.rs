@@ -86,6 +86,8 @@ pub(crate) struct Done {
     pub(crate) trace: Option<Trace>,
     /// What recovery did.
     pub(crate) accesses: Vec<Access>,
+    /// The user's calls, innermost first, of those sites of either that stand for several.
+    pub(crate) chains: Vec<(u64, Vec<u64>)>,
     /// Threads that the program has started, `main` included, at one time.
     pub(crate) threads: usize,
     /// Pages that it stored to and that are not in the list.

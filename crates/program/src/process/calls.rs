@@ -1,5 +1,6 @@
 //! The functions that the support library calls, in the order of `support/page.h`.
 
+use crate::process::callers::Frame;
 use crate::process::counted::Counted;
 use crate::process::events::{charge, finish};
 use crate::process::failure::{self, refuse};
@@ -63,7 +64,7 @@ fn simulated() -> Option<&'static Thread> {
         None => charge(thread, stack(), counted),
         Some(profile) => profile.call(thread, stack(), || charge(thread, stack(), counted)),
     }
-    thread.comes_to(thread.site.get());
+    thread.is_in(Frame { stack: stack(), ..Frame::default() });
     Some(thread)
 }
 

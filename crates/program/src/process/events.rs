@@ -5,6 +5,7 @@
 //! the value, and if the host's memory has another one, the program must be made to see the
 //! machine's ([`values`](super::values)).
 
+use crate::process::callers::Frame;
 use crate::process::counted::{self, Counted};
 use crate::process::dependence::Access;
 use crate::process::failure::fail;
@@ -79,14 +80,13 @@ pub(crate) extern "C" fn event(at: u64, what: u32, registers: &mut Registers) {
     // All that the page says is read before other threads can run.
     let (counted, mask, flags) = (Counted::take(), counted::mask(), counted::flags());
     let records = runtime.records.get();
+    let frame = Frame { site: registers.back, stack, base: registers.rbp };
     finish_last(thread, stack);
     match runtime.profile.get() {
         None => charge(thread, stack, counted),
-        Some(profile) => {
-            profile.reach(thread, registers.back, stack, || charge(thread, stack, counted));
-        }
+        Some(profile) => profile.reach(thread, frame, || charge(thread, stack, counted)),
     }
-    thread.comes_to(registers.back);
+    thread.comes_to(frame);
     if let Some(records) = records {
         let access = Access { at, bytes, loads: is_load(kind) };
         let record = records.at(registers.back);

@@ -1,10 +1,12 @@
 //! Where the loaded modules of the program are.
 
+use crate::explore::is_library;
+use crate::process::callers::Frame;
 use crate::process::locals::ThreadLocals;
-use crate::process::runtime::{Caller, runtime};
+use crate::process::runtime::runtime;
 use crate::process::stacks;
 use libc::{c_int, c_void};
-use std::cell::Cell;
+use seawall_cc::UnwindRow;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -108,10 +110,9 @@ pub(crate) struct ProgramCode {
     support: (u64, u64),
     /// Of libraries that are no user's sources, in order.
     libraries: Vec<(u64, u64)>,
+    /// Where frames are, in order.
+    rows: Vec<UnwindRow>,
 }
-
-/// The beginnings of the names of libraries whose code is none of the user's.
-const LIBRARIES: [&[u8]; 2] = [b"libpmem", b"libseawall"];
 
 impl ProgramCode {
     pub(crate) fn of_image() -> ProgramCode {
@@ -120,16 +121,20 @@ impl ProgramCode {
             // SAFETY: the support library defines an array of two addresses.
             unsafe { *(range as *const (u64, u64)) }
         });
-        ProgramCode { own, support: range, libraries: Vec::new() }
+        ProgramCode { own, support: range, libraries: Vec::new(), rows: Vec::new() }
     }
 
-    /// The same, which knows libraries, too: those of persistent memory, and the functions of the
-    /// standard library of C++ that the compiler has put into the program.
-    pub(crate) fn with_libraries(self) -> ProgramCode {
-        let mut libraries = vec![self.support];
+    /// The same, which knows callers and libraries, too: those of persistent memory, and the
+    /// functions of the standard library of C++ that the compiler has put into the program.
+    pub(crate) fn with_callers(self) -> ProgramCode {
+        let (mut libraries, mut rows) = (vec![self.support], Vec::new());
         for (path, base, at, bytes) in code() {
-            let name = path.file_name().unwrap_or_default().as_bytes();
-            if LIBRARIES.iter().any(|start| name.starts_with(start)) {
+            rows.extend(seawall_cc::unwind_rows(&path).into_iter().map(|row| UnwindRow {
+                code: base + row.code.start..base + row.code.end,
+                function: base + row.function,
+                ..row
+            }));
+            if is_library(path.file_name().unwrap_or_default()) {
                 libraries.push((at, at + bytes));
                 continue;
             }
@@ -143,67 +148,41 @@ impl ProgramCode {
             before.1 = before.1.max(if is_inside { next.1 } else { 0 });
             is_inside
         });
-        ProgramCode { libraries, ..self }
+        rows.sort_by_key(|row| row.code.start);
+        ProgramCode { libraries, rows, ..self }
     }
 
-    fn is_of_library(&self, at: u64) -> bool {
+    /// How to find the frame of the instruction at `at`.
+    pub(crate) fn row_of(&self, at: u64) -> Option<&UnwindRow> {
+        let behind = self.rows.partition_point(|row| row.code.start <= at);
+        self.rows[..behind].last().filter(|row| at < row.code.end)
+    }
+
+    pub(crate) fn is_of_library(&self, at: u64) -> bool {
         let behind = self.libraries.partition_point(|(start, _)| *start <= at);
         self.libraries[..behind].last().is_some_and(|(_, end)| at < *end)
     }
 
-    fn is_own(&self, at: u64) -> bool {
+    pub(crate) fn is_own(&self, at: u64) -> bool {
         self.own.iter().any(|code| (code.0..code.1).contains(&at))
     }
 
-    fn is_support(&self, at: u64) -> bool {
+    pub(crate) fn is_support(&self, at: u64) -> bool {
         (self.support.0..self.support.1).contains(&at)
     }
 
-    /// The instruction at `at`; or where the program has called it, by the stack from `stack` on,
-    /// if it is of a library. While a thread stays in libraries its `caller` is looked for once.
-    pub(crate) fn own(&self, at: u64, stack: u64, caller: &Cell<Caller>) -> u64 {
-        // A return address may be the first byte of the next function.
-        if !self.is_of_library(at.wrapping_sub(1)) {
-            caller.set(Caller::Unknown);
-            return at;
-        }
-        let end = stacks::end_of(stack);
-        match caller.get() {
-            Caller::At { slot, back } if (stack..end).contains(&slot) && word_at(slot) == back => {
-                return back;
-            }
-            Caller::Far { stack: seen } if (stack..end).contains(&seen) => return at,
-            _ => {}
-        }
-        let is_users =
-            |word: u64| !self.is_of_library(word.wrapping_sub(1)) && self.is_behind_call(word);
-        let found = words_on(stack, end).find(|(_, word)| is_users(*word));
-        caller.set(found.map_or(Caller::Far { stack }, |(slot, back)| Caller::At { slot, back }));
-        found.map_or(at, |(_, back)| back)
-    }
-
-    /// The first address in code of the support library on the stack from `stack` on, and where it
-    /// is there, if no other code of the program comes before.
-    pub(crate) fn support_on(&self, stack: u64) -> Option<(u64, u64)> {
+    /// The function of the support library that has called code of seawall, with its stack from
+    /// `stack` on; `None` if the program itself has.
+    pub(crate) fn support_on(&self, stack: u64) -> Option<Frame> {
         let mut code =
             words_on(stack, stacks::end_of(stack)).filter(|(_, word)| self.is_own(*word));
-        let (at, word) = code.next()?;
-        self.is_support(word).then_some((word, at + 8))
-    }
-
-    /// Where the program has called the code of the support library that has `at`, by the stack
-    /// from `stack` on.
-    pub(crate) fn caller_of(&self, at: u64, stack: u64) -> Option<u64> {
-        if !self.is_support(at) {
-            return None;
-        }
-        let mut words = words_on(stack, stacks::end_of(stack)).map(|(_, word)| word);
-        words.find(|word| !self.is_support(*word) && self.is_behind_call(*word))
+        let (at, site) = code.next()?;
+        self.is_support(site).then_some(Frame { site, stack: at + 8, base: 0 })
     }
 
     /// Whether the instruction before `at` can be a call, which addresses of functions that are
     /// kept on a stack are not behind.
-    fn is_behind_call(&self, at: u64) -> bool {
+    pub(crate) fn is_behind_call(&self, at: u64) -> bool {
         if !self.is_own(at) || !self.is_own(at.wrapping_sub(7)) {
             return false;
         }
@@ -254,13 +233,13 @@ impl ProgramCode {
 }
 
 /// The words of the stack of a thread from `stack` on, each with where it is.
-fn words_on(stack: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+pub(crate) fn words_on(stack: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let last = end.min(stack + 8 * LOOKED_AT);
     (stack & !7..last).step_by(8).map(|at| (at, word_at(at)))
 }
 
 /// A word of the stack of the thread that runs.
-fn word_at(at: u64) -> u64 {
+pub(crate) fn word_at(at: u64) -> u64 {
     // SAFETY: the callers have held it against the stack pointer and the end of the stack.
     unsafe { std::ptr::read(at as *const u64) }
 }

@@ -5,6 +5,7 @@
 //! is a static of cells; an operation of the machine may run other threads before it returns, and
 //! nothing may be borrowed across it.
 
+use crate::process::callers::Frame;
 use crate::process::dependence::{Data, Records};
 use crate::process::locals::ThreadLocals;
 use crate::process::machine::Machine;
@@ -23,24 +24,8 @@ pub(crate) type SystemCall = extern "C" fn(u64, u64, u64, u64, u64, u64, u64) ->
 /// Gives an answer; false if that fails.
 pub(crate) type Tell = fn(&Answer) -> bool;
 
-/// From a site and the stack pointer there to a site of the program's own code. The thread keeps
-/// what is known of the caller as long as it is in libraries.
-pub(crate) type Locate = fn(u64, u64, &Cell<Caller>) -> u64;
-
-/// What called a library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caller {
-    Unknown,
-    /// It is called behind this address, which lies at that place of the stack.
-    At {
-        slot: u64,
-        back: u64,
-    },
-    /// No call is in reach from this stack pointer on.
-    Far {
-        stack: u64,
-    },
-}
+/// From where a thread is to what stands for the user's calls that led there.
+pub(crate) type Locate = fn(Frame) -> u64;
 
 /// Most bytes of each kind of memory that a program may touch.
 pub(crate) const SPACE_BYTES: u64 = 8 << 30;
@@ -106,10 +91,9 @@ pub(crate) struct Thread {
     pub(crate) site: Cell<u64>,
     /// Its stack pointer there.
     pub(crate) stack: Cell<u64>,
-    /// The site that stands for it in a finding. A store is finished when its thread has gone on,
-    /// and its frame may be gone.
+    /// What stands in a finding for the calls that led there. A store is finished when its thread
+    /// has gone on, and its frame may be gone.
     pub(crate) named: Cell<u64>,
-    pub(crate) caller: Cell<Caller>,
 }
 
 impl Thread {
@@ -134,16 +118,21 @@ impl Thread {
             site: Cell::new(0),
             stack: Cell::new(0),
             named: Cell::new(0),
-            caller: Cell::new(Caller::Unknown),
         }
     }
 
     /// It has come to an instruction.
     #[inline]
-    pub(crate) fn comes_to(&self, site: u64) {
-        self.site.set(site);
+    pub(crate) fn comes_to(&self, frame: Frame) {
+        self.site.set(frame.site);
+        self.is_in(frame);
+    }
+
+    /// It is in this call, whatever its last instruction was.
+    #[inline]
+    pub(crate) fn is_in(&self, frame: Frame) {
         if let Some(locate) = runtime().locate.get() {
-            self.named.set(locate(site, self.stack.get(), &self.caller));
+            self.named.set(locate(frame));
         }
     }
 
@@ -216,7 +205,7 @@ pub(crate) struct Runtime {
     pub(crate) answer: RefCell<PathBuf>,
     /// Who answers instead, where many runs are asked for.
     pub(crate) tells: Cell<Option<Tell>>,
-    /// Which site of the program a finding names, where there are findings.
+    /// What a finding names, where there are findings.
     pub(crate) locate: Cell<Option<Locate>>,
 }
 

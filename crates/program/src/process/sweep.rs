@@ -1,5 +1,6 @@
 //! A last look for stores that nothing saw.
 
+use crate::process::callers::Frame;
 use crate::process::pages::pages;
 use crate::process::pool::Pool;
 use crate::process::runtime::{Thread, runtime};
@@ -19,7 +20,7 @@ pub(crate) fn sweep(thread: &Thread) {
     if runtime.persistent.get() == Persistent::All {
         return;
     }
-    thread.comes_to(0);
+    thread.comes_to(Frame::default());
     let gone: Vec<Range<u64>> = regions::pools().iter().map(Pool::behind_end).collect();
     for page in pages().persistent() {
         if gone.iter().any(|gone| gone.contains(&page)) {

@@ -4,6 +4,7 @@
 
 use super::report::{ExploreReport, ModelReport};
 use super::sources::Sources;
+use super::unreached::in_words;
 use seawall_explore::{EventNote, Finding, InFlight, StoreNote};
 use seawall_report::{
     HtmlChart, HtmlColumn, HtmlFate, HtmlForm, HtmlNote, HtmlPage, HtmlRow, HtmlSection,
@@ -47,6 +48,7 @@ impl ExploreReport {
             facts.push(("part of the work", self.shard.clone()));
         }
         facts.push(("covered", self.coverage.clone()));
+        facts.extend(self.left.iter().map(|left| ("left", left.clone())));
         facts
     }
 
@@ -61,6 +63,7 @@ impl ExploreReport {
         if let Some(moved) = &self.moved {
             notes.push(HtmlNote::plain(moved.to_string()));
         }
+        notes.extend(in_words(&self.unreached).map(|it| HtmlNote::bad(format!("Note: {it}"))));
         let warnings = self.warnings.iter();
         notes.extend(warnings.map(|warning| HtmlNote::bad(format!("Warning: {warning}"))));
         notes

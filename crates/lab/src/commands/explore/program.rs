@@ -3,7 +3,8 @@
 use super::parts::Share;
 use super::report::ModelReport;
 use super::target::{Found, Recorded, Target};
-use super::{Explore, ExploreError, ExploreOptions, ExploreReport, Replay};
+use super::unreached::unreached;
+use super::{Explore, ExploreError, ExploreOptions, ExploreReport, Replay, UnreachedFunction};
 use crate::LabError;
 use crate::commands::program::{
     CHECK_ENTRY, FenceChoice, POOL, ProgramCommand, check_entry, needs_program, prepare, sites,
@@ -306,6 +307,10 @@ impl Target for ProgramTarget {
 
     fn is_outdated(&self) -> bool {
         self.explored.is_over()
+    }
+
+    fn unreached(&self) -> Vec<UnreachedFunction> {
+        unreached(&self.explored.reached())
     }
 
     fn threads(&self) -> usize {

@@ -1,5 +1,6 @@
 //! The report of an exploration: in words, and as a record whose names are stable.
 
+use super::unreached::{UnreachedFunction, in_words};
 use crate::commands::run::CollectorReport;
 use seawall_explore::{SearchOutcome, Waste};
 use seawall_report::{Finished, HtmlPage, Report, json_lines};
@@ -20,6 +21,9 @@ pub struct ExploreReport {
     pub complete: bool,
     /// What was covered, in words.
     pub coverage: String,
+    /// What is left if it is not complete, an estimate, and which option makes it less; in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
     /// True if it was stopped from outside.
     pub stopped: bool,
     /// Why nothing could be found, or not all.
@@ -38,6 +42,10 @@ pub struct ExploreReport {
     pub moved: Option<CollectorReport>,
     /// Flushes and fences that do nothing, and stores that are never flushed, over all runs.
     pub waste: Vec<Waste>,
+    /// Functions of a program of others that make stores durable and that no run has come to, if
+    /// nothing was found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<UnreachedFunction>,
     /// Whether it is a failure if not all was tried.
     #[serde(skip)]
     pub must_be_complete: bool,
@@ -113,6 +121,10 @@ impl fmt::Display for ExploreReport {
         }
         if !self.replayed {
             writeln!(f, "  {}", self.coverage)?;
+            self.left.iter().try_for_each(|left| writeln!(f, "  {left}"))?;
+        }
+        if let Some(unreached) = in_words(&self.unreached) {
+            writeln!(f, "  {unreached}")?;
         }
         for warning in &self.warnings {
             writeln!(f, "  warning: {warning}")?;

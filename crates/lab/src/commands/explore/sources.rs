@@ -71,9 +71,9 @@ impl Sources {
     }
 }
 
-/// File and line of a place.
+/// File and line of a place, without those that have called it.
 fn split(place: &str) -> Option<(&str, u32)> {
-    let (file, line) = place.rsplit_once(':')?;
+    let (file, line) = place.split(" < ").next()?.rsplit_once(':')?;
     Some((file, line.parse().ok().filter(|line| *line > 0)?))
 }
 
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_place_is_shown_with_the_lines_around_it() {
         let (_folder, file) = source();
-        let excerpt = Sources::default().around(&format!("{file}:2")).unwrap();
+        let excerpt = Sources::default().around(&format!("{file}:2 < {file}:9")).unwrap();
         assert_eq!((excerpt.first, excerpt.lines.len()), (1, 6));
         assert_eq!(excerpt.lines[1], "    line 2");
         assert_eq!(excerpt.marks[0].line, 2);

@@ -1,6 +1,6 @@
 //! What can be explored: a program that can be recorded under a schedule, and its check.
 
-use super::ExploreError;
+use super::{ExploreError, UnreachedFunction};
 use crate::commands::run::CollectorReport;
 use seawall_any::{AnyMemory, AnyStructure, AnyWorkload};
 use seawall_explore::{Check, CrashImage, CrashPoint, Recorder, Schedule, Trace, Turns};
@@ -41,6 +41,11 @@ pub(super) trait Target: Sync {
     /// Whether what is found from now on is worthless, as more must be known of the program first.
     fn is_outdated(&self) -> bool {
         false
+    }
+
+    /// Its functions that make stores durable and that no run has come to, of a program of others.
+    fn unreached(&self) -> Vec<UnreachedFunction> {
+        Vec::new()
     }
 
     /// Whether what it promises are its outputs, so that a run without them is suspect.

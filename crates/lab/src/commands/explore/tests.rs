@@ -44,6 +44,21 @@ fn every_structure_survives_every_image_that_is_tried() {
 }
 
 #[test]
+fn what_is_not_complete_says_how_much_is_left_and_which_option_makes_it_less() {
+    let all = ExploreOptions { threads: 2, ops: 1, seconds: 0, ..ExploreOptions::default() };
+    let few = ExploreOptions { schedules: 3, ..all.clone() };
+    let [one, again] = [(); 2].map(|()| explore("queue", &few));
+    assert!(!one.complete && one.left == again.left, "{one}");
+    let estimates = one.left.iter().filter(|line| line.contains("schedules are left to run"));
+    assert_eq!(estimates.count(), 2, "of each kind of machine\n{one}");
+    let last = one.left.last().expect("a line");
+    assert!(last.contains("one model at a time, fewer operations"), "{one}");
+    assert!(last.ends_with("; further with more --schedules"), "{one}");
+    let whole = explore("queue", &ExploreOptions { models: vec![Model::Px86], ..all });
+    assert!(whole.complete && whole.left.is_empty(), "{whole}");
+}
+
+#[test]
 fn what_lives_in_a_heap_survives_every_image_that_is_tried() {
     for entry in WORKLOADS.iter().filter(|entry| entry.in_heap) {
         // The threads of programs that are defragmented do the same to different structures: but in

@@ -116,7 +116,7 @@ impl Bench {
             let said = native::last_words(&self.folder.path().join(name("run")));
             format!("it returned {} and not {}{said}", ran.exit_code, plan.exit_code)
         });
-        let profile = ran.profile.as_deref().map(profile::by_line);
+        let profile = ran.profile.as_deref().map(profile::profile);
         let unseen = sites::name(&self.image, &ran.unseen_stores);
         let unread = ran.unread_flushes.as_ref().map(|found| sites::unread(&self.image, found));
         let is_much = ran.unseen > ran.stored[1] / UNSEEN_SHARE;

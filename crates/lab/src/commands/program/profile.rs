@@ -4,7 +4,7 @@ use super::sites::{self, Line};
 use super::{ProgramCell, Programs};
 use crate::engine::spent::short;
 use comfy_table::Table;
-use seawall_program::{CodeAddress, PlaceTime};
+use seawall_program::{CodeAddress, LINES_SHOWN, PlaceTime};
 use seawall_report::{plain_table, text_of};
 use seawall_sim::{Reason, SiteTime};
 use serde::Serialize;
@@ -23,6 +23,7 @@ const NAMED_SHARE_MIN: f64 = 0.005;
 /// Columns of a name.
 const FUNCTION_WIDTH: usize = 25;
 const LINE_WIDTH: usize = 16;
+const CALLS_WIDTH: usize = 42;
 /// The design that others are held to.
 const WITHOUT_PERSISTENCE: &str = "volatile";
 
@@ -36,6 +37,13 @@ pub(super) struct ProfilePlace {
     pub(super) call: Option<String>,
     pub(super) file: String,
     pub(super) line: u32,
+}
+
+/// A function of the program that has called a place, and the file and line of its call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ProfileCaller {
+    function: String,
+    line: String,
 }
 
 /// A place of the program as `--json` writes it.
@@ -60,16 +68,40 @@ pub struct ProfileRecord {
     pub misses: u64,
     /// Accesses that had to wait for an epoch that was not durable.
     pub conflicts: u64,
+    /// Its cycles by who has called it, the most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ProfileCalls>,
 }
 
-/// The places of a run with their cycles, the most first.
-pub(super) type Profile = Vec<(ProfilePlace, SiteTime)>;
+/// What the calls of a place by the same callers take.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ProfileCalls {
+    /// File and line of each caller, the innermost first.
+    pub callers: Vec<String>,
+    /// Cycles of all threads.
+    pub cycles: u64,
+}
 
-/// The places by line.
-pub(super) fn by_line(places: &[PlaceTime]) -> Profile {
+/// A place with its callers, the innermost first.
+type CalledPlace = (ProfilePlace, Vec<ProfileCaller>);
+
+/// Where the cycles of a run went, the most first.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Profile {
+    lines: Vec<(ProfilePlace, SiteTime)>,
+    calls: Vec<(CalledPlace, SiteTime)>,
+}
+
+/// The cycles by place, and by place and callers.
+pub(super) fn profile(places: &[PlaceTime]) -> Profile {
     let mut modules: BTreeMap<&PathBuf, Vec<u64>> = BTreeMap::new();
-    let instructions = places.iter().flat_map(|place| [&place.at, &place.caller, &place.called]);
-    for CodeAddress { module, offset } in instructions.flatten() {
+    let of_place = |place: &PlaceTime| {
+        let one = [&place.at, &place.caller, &place.called].map(Clone::clone);
+        one.into_iter().flatten().chain(place.callers.iter().cloned()).collect::<Vec<_>>()
+    };
+    let instructions: Vec<CodeAddress> = places.iter().flat_map(of_place).collect();
+    for CodeAddress { module, offset } in &instructions {
         modules.entry(module).or_default().push(*offset);
     }
     let mut lines: HashMap<(PathBuf, u64), Line> = HashMap::new();
@@ -97,7 +129,27 @@ pub(super) fn by_line(places: &[PlaceTime]) -> Profile {
         let (file, number) = own.file_and_line();
         ProfilePlace { function: own.function.clone(), call, file, line: number }
     };
-    sorted(places.iter().map(|it| (place(it), it.time)))
+    let calls = places.iter().map(|it| {
+        let own = it.caller.as_ref().or(it.at.as_ref());
+        ((place(it), callers(own.into_iter().chain(&it.callers).map(line))), it.time)
+    });
+    let calls = sorted(calls);
+    let lines = sorted(calls.iter().map(|((place, _), time)| (place.clone(), *time)));
+    Profile { lines, calls }
+}
+
+/// The lines that have called the first one, each once.
+fn callers<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<ProfileCaller> {
+    let named = |(file, line): (String, u32)| format!("{file}:{line}");
+    let mut chain: Vec<ProfileCaller> = Vec::new();
+    for (function, place) in lines.flat_map(Line::chain).filter(|(_, place)| place.1 > 0) {
+        let caller = ProfileCaller { function: function.into(), line: named(place) };
+        if chain.iter().all(|it| it.line != caller.line) && chain.len() < LINES_SHOWN {
+            chain.push(caller);
+        }
+    }
+    chain.drain(..1.min(chain.len()));
+    chain
 }
 
 /// The same keys together, without idle time, the most cycles first.
@@ -162,11 +214,11 @@ impl ProfilePlace {
 }
 
 fn whole(profile: &Profile) -> u64 {
-    profile.iter().map(|(_, time)| time.cycles()).sum()
+    profile.lines.iter().map(|(_, time)| time.cycles()).sum()
 }
 
 fn by_function(profile: &Profile) -> Vec<(String, SiteTime)> {
-    sorted(profile.iter().map(|(place, time)| (place.function().to_owned(), *time)))
+    sorted(profile.lines.iter().map(|(place, time)| (place.function().to_owned(), *time)))
 }
 
 /// The share of each row and of all so far, what it went to, counts, and how many more millions of
@@ -222,6 +274,10 @@ impl Programs {
             text += &text_of(&lines(profile, before));
             let _ = writeln!(text, "\nwhere the time goes {said}, by function\n");
             text += &text_of(&functions(profile, before));
+            if let Some(calls) = calls(profile, before) {
+                let _ = writeln!(text, "\nwhere the time goes {said}, by caller\n");
+                text += &text_of(&calls);
+            }
         }
         if text.is_empty() {
             return text;
@@ -245,11 +301,15 @@ impl Programs {
                 true => cell.point.said(),
                 false => cell.point.label(),
             };
-            for (place, time) in profile {
+            for ((place, callers), time) in &profile.calls {
+                let caller =
+                    |it: &ProfileCaller| format!("{};{};", plain(&it.function), plain(&it.line));
+                let callers: String = callers.iter().rev().map(caller).collect();
                 let call = place.call.iter().map(|call| format!("{};", plain(call)));
                 let line = place.line();
                 let line = if line.is_empty() { NOWHERE.into() } else { plain(&line) };
-                let stack = format!("{};{};{line};", plain(&run), plain(&place.function));
+                let (run, function) = (plain(&run), plain(&place.function));
+                let stack = format!("{run};{callers}{function};{line};");
                 let stack = stack + &call.collect::<String>();
                 for (cycles, reason) in reasons(time).iter().filter(|(cycles, _)| *cycles > 0) {
                     let _ = writeln!(text, "{stack}{reason} {cycles}");
@@ -269,8 +329,8 @@ fn shown<K>(all: &[(K, SiteTime)], whole: u64) -> impl Iterator<Item = &(K, Site
 fn lines(profile: &Profile, before: Option<&Profile>) -> Table {
     let mut table = table(&["function", "line"], before.is_some());
     let mut rows = Rows { table: &mut table, whole: whole(profile), so_far: 0 };
-    for (place, time) in shown(profile, rows.whole) {
-        let same = |before: &Profile| before.iter().find(|it| it.0 == *place).map(|it| it.1);
+    for (place, time) in shown(&profile.lines, rows.whole) {
+        let same = |before: &Profile| before.lines.iter().find(|it| it.0 == *place).map(|it| it.1);
         let before = before.map(|before| same(before).map_or(0, |time| time.cycles()));
         rows.add(vec![place.what(), place.line()], time, before);
     }
@@ -290,9 +350,51 @@ fn functions(profile: &Profile, before: Option<&Profile>) -> Table {
     table
 }
 
+/// A place with as many of its callers as fit, at least one.
+fn with_callers((place, callers): &CalledPlace) -> String {
+    let mut text = match &place.call {
+        Some(call) => format!("{}: {call}", place.line()),
+        None => place.line(),
+    };
+    for (number, caller) in callers.iter().enumerate() {
+        let more = format!(" < {}", caller.line);
+        if number > 0 && text.len() + more.len() > CALLS_WIDTH {
+            break;
+        }
+        text += &more;
+    }
+    text
+}
+
+/// The places by caller; `None` if nothing that is shown has one.
+fn calls(profile: &Profile, before: Option<&Profile>) -> Option<Table> {
+    let mut table = table(&["line < its callers"], before.is_some());
+    let mut rows = Rows { table: &mut table, whole: whole(profile), so_far: 0 };
+    let mut has_callers = false;
+    for (called, time) in shown(&profile.calls, rows.whole) {
+        has_callers |= !called.1.is_empty();
+        let same = |before: &Profile| before.calls.iter().find(|it| it.0 == *called).map(|it| it.1);
+        let before = before.map(|before| same(before).map_or(0, |time| time.cycles()));
+        rows.add(vec![with_callers(called)], time, before);
+    }
+    has_callers.then_some(table)
+}
+
 impl ProgramCell {
     /// The places with the most cycles.
     pub(super) fn profile_records(&self) -> Option<Vec<ProfileRecord>> {
+        let profile = self.profile.as_ref()?;
+        let calls = |of: &ProfilePlace| {
+            let all = profile
+                .calls
+                .iter()
+                .filter(|((place, callers), _)| place == of && !callers.is_empty());
+            let calls = |((_, callers), time): &(CalledPlace, SiteTime)| ProfileCalls {
+                callers: callers.iter().map(|caller| caller.line.clone()).collect(),
+                cycles: time.cycles(),
+            };
+            all.take(SHOWN).map(calls).collect()
+        };
         let record = |(place, time): &(ProfilePlace, SiteTime)| {
             let stalled =
                 Reason::ALL.into_iter().map(|it| (it.name().to_owned(), time.stalls.get(it)));
@@ -307,8 +409,9 @@ impl ProgramCell {
                 stalls: stalled.map(|(name, cycles)| (name, cycles.into())).collect(),
                 misses: time.misses,
                 conflicts: time.conflicts,
+                calls: calls(place),
             }
         };
-        Some(self.profile.as_ref()?.iter().take(RECORDED).map(record).collect())
+        Some(profile.lines.iter().take(RECORDED).map(record).collect())
     }
 }

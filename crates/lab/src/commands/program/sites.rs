@@ -51,33 +51,56 @@ pub(crate) fn threads(image: &Path, places: &[Place]) -> String {
     text
 }
 
-/// The line of each address in the image, without the folders of its file; those of the support
-/// library keep theirs.
+/// The line of each address in the image, and those that it is inlined in, without the folders of
+/// their files; those of the support library keep theirs.
 pub(crate) fn source_lines(image: &Path, addresses: &[u64]) -> Vec<SourceLine> {
-    let source = |line: Line| {
-        let (file, number) = line.line.rsplit_once(':').unwrap_or((&line.line, "0"));
+    let source = |text: &str, callers| {
+        let (file, number) = text.rsplit_once(':').unwrap_or((text, "0"));
         let file = match file.find(SUPPORT) {
             Some(at) => file[at..].to_owned(),
             None => file.rsplit('/').next().unwrap_or(file).to_owned(),
         };
-        SourceLine { file, line: number.parse().unwrap_or(0) }
+        SourceLine { file, line: number.parse().unwrap_or(0), callers }
     };
-    lines(image, addresses).into_iter().map(source).collect()
+    let chain = |line: Line| {
+        let callers = line.callers.iter().map(|(_, line)| source(line, Vec::new()));
+        source(&line.line, callers.collect())
+    };
+    lines(image, addresses).into_iter().map(chain).collect()
 }
 
 /// A function, and a line of a file.
-pub(super) struct Line {
+pub(crate) struct Line {
     pub(super) function: String,
     /// The function that it is inlined in, or itself.
     pub(super) outermost: String,
     line: String,
+    /// The functions in between, and that one, each with its line.
+    callers: Vec<(String, String)>,
+}
+
+fn file_and_line(text: &str) -> (String, u32) {
+    let (file, line) = text.rsplit_once(':').unwrap_or((text, "0"));
+    (file.rsplit('/').next().unwrap_or(file).to_owned(), line.parse().unwrap_or(0))
 }
 
 impl Line {
     /// The file without its folders, and the line; 0 if it is not known.
     pub(super) fn file_and_line(&self) -> (String, u32) {
-        let (file, line) = self.line.rsplit_once(':').unwrap_or((&self.line, "0"));
-        (file.rsplit('/').next().unwrap_or(file).to_owned(), line.parse().unwrap_or(0))
+        file_and_line(&self.line)
+    }
+
+    /// It, and what it is inlined in: each function with its file and line.
+    pub(super) fn chain(&self) -> impl Iterator<Item = (&str, (String, u32))> {
+        let callers =
+            self.callers.iter().map(|(function, line)| (&**function, file_and_line(line)));
+        std::iter::once((&*self.function, self.file_and_line())).chain(callers)
+    }
+
+    /// The same, if the code was written in sources of the user.
+    pub(crate) fn own_chain(&self) -> impl Iterator<Item = (&str, (String, u32))> {
+        let is_own = !self.is_support() && !is_of_others(&self.line);
+        self.chain().filter(move |_| is_own)
     }
 
     pub(super) fn is_support(&self) -> bool {
@@ -93,14 +116,17 @@ impl std::fmt::Display for Line {
 }
 
 /// The line of each address in the image.
-pub(super) fn lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
+pub(crate) fn lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
     addresses.chunks(AT_ONCE).flat_map(|some| few_lines(image, some)).collect()
 }
 
 /// Those of as many addresses as a command may have words.
 fn few_lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
     let name = |at: &u64| format!("{at:#x}");
-    let text = |at: &u64| Line { function: name(at), outermost: name(at), line: "??:0".into() };
+    let text = |at: &u64| {
+        let (function, callers) = (name(at), Vec::new());
+        Line { outermost: function.clone(), function, line: "??:0".into(), callers }
+    };
     let plain = || addresses.iter().map(text).collect();
     let mut command = Command::new("addr2line");
     command.args(["-a", "-f", "-i", "-C", "-e"]).arg(image);
@@ -114,15 +140,23 @@ fn few_lines(image: &Path, addresses: &[u64]) -> Vec<Line> {
     if found.len() == addresses.len() { found } else { plain() }
 }
 
+fn is_of_others(line: &str) -> bool {
+    OF_OTHERS.iter().any(|path| line.contains(path))
+}
+
 /// Where the code of an instruction was written, of the functions that it is inlined in, each with
-/// its line: the first that is not others'.
+/// its line: the first that is not others', and who has called that.
 fn innermost(functions: &[&str]) -> Option<Line> {
-    let is_own = |pair: &&[&str]| !OF_OTHERS.iter().any(|path| pair[1].contains(path));
+    let is_own = |pair: &&[&str]| !is_of_others(pair[1]);
+    let place = |pair: &[&str]| {
+        let line = pair[1].split(" (").next().unwrap_or(pair[1]);
+        (pair[0].to_owned(), line.to_owned())
+    };
     let pairs = || functions.chunks_exact(2);
-    let pair = pairs().find(is_own).or(pairs().next())?;
-    let line = pair[1].split(" (").next().unwrap_or(pair[1]).to_owned();
+    let mut own = pairs().filter(is_own).map(place);
+    let (function, line) = own.next().or_else(|| pairs().next().map(place))?;
     let outermost = pairs().last()?[0].to_owned();
-    Some(Line { function: pair[0].to_owned(), outermost, line })
+    Some(Line { function, outermost, line, callers: own.collect() })
 }
 
 #[cfg(test)]
@@ -144,6 +178,7 @@ mod tests {
                 (line.to_string().as_str(), line.outermost.as_str()),
                 ("push (stack.rs:7)", "main")
             );
+            assert_eq!(line.callers, [("main".into(), "/home/me/stack.rs:20".into())]);
         }
         let alone = innermost(&["store", "/rustc/5980/library/core/src/ptr/mod.rs:5"]).unwrap();
         assert_eq!(alone.to_string(), "store (mod.rs:5)");

@@ -26,6 +26,11 @@ pub(crate) struct Recording<'a> {
 /// From one look at the clock to the next: time passes, but nothing takes time.
 const TICK_NANOSECONDS: u64 = 1_000_000;
 
+/// Where a thread waits to be woken: a word of the first page.
+pub(crate) fn bell(core: usize) -> Addr {
+    Addr::dram(64 * core as u64)
+}
+
 impl<'a> Recording<'a> {
     pub(crate) fn new(memory: &'a Traced<'a>) -> Recording<'a> {
         Recording {
@@ -44,11 +49,6 @@ impl<'a> Recording<'a> {
         }
         self.memory.at_instruction(self.space.site());
         self.memory
-    }
-
-    /// Where a thread waits to be woken: a word of the first page.
-    fn bell(&self, core: usize) -> Addr {
-        Addr::dram(64 * core as u64)
     }
 
     fn store_masked(&self, at: u64, mask: u64, value: u64) {
@@ -233,13 +233,11 @@ impl Machine for Recording<'_> {
     }
 
     fn park(&self) {
-        let bell = self.bell(self.memory.thread());
-        self.memory.spin_while(bell, 0);
-        self.memory.store_bits(bell, Width::B8, 0);
+        self.memory.sleep_until_set(bell(self.memory.thread()));
     }
 
     fn unpark(&self, core: usize) {
-        self.by_instruction().store_bits(self.bell(core), Width::B8, 1);
+        self.by_instruction().store_bits(bell(core), Width::B8, 1);
     }
 
     fn sleep(&self, deadline: Option<u64>) -> bool {
@@ -247,7 +245,7 @@ impl Machine for Recording<'_> {
             self.park();
             return true;
         };
-        let bell = self.bell(self.memory.thread());
+        let bell = bell(self.memory.thread());
         while self.memory.load_bits(bell, Width::B8) == 0 {
             if self.nanoseconds() >= deadline {
                 return false;

@@ -1,6 +1,6 @@
 //! The process that serves an exploration: it forks for each run.
 
-use super::machine::Recording;
+use super::machine::{Recording, bell};
 use super::space::{Space, space};
 use super::template::Template;
 use crate::explore::client::THREADS;
@@ -154,7 +154,9 @@ fn begin(
         // SAFETY: the handle lives as long as its fiber.
         unsafe { threads::run(memory.thread(), &machine, || loaded.run(is_on)) };
     };
-    match recorder.record_and_leave(&schedule, program, over) {
+    // But for `main`, threads begin when they are started.
+    let bell = |thread: usize| (thread > 0).then(|| bell(thread));
+    match recorder.record_and_leave(&schedule, program, bell, over) {
         Ok(what) => what,
         Err(error) => error.to_string(),
     }
@@ -223,7 +225,11 @@ fn tell(failed: &Answer) -> bool {
     answer(done(end))
 }
 
-fn answer(done: Done) -> bool {
+fn answer(mut done: Done) -> bool {
+    let events = done.trace.iter().flat_map(|trace| trace.events());
+    let events = events.filter_map(|event| event.at.instruction());
+    let accesses = done.accesses.iter().map(|access| access.site);
+    done.chains = space().chains(events.chain(accesses));
     let mut told = &TELLING.0.get().expect("a task has begun").told;
     write_frame(&mut told, &Reply::Done(Box::new(done))).is_ok()
 }
@@ -239,6 +245,7 @@ fn done(end: End) -> Done {
         end,
         trace: None,
         accesses: space().accesses(),
+        chains: Vec::new(),
         threads: runtime.threads.iter().filter(|thread| thread.has_run()).count(),
         missing: space().missing(),
         dram_bytes: space().used_dram(),
@@ -254,6 +261,7 @@ impl Done {
             end,
             trace: None,
             accesses: Vec::new(),
+            chains: Vec::new(),
             threads: 0,
             missing: Vec::new(),
             dram_bytes: 0,

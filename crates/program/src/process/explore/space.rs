@@ -2,6 +2,7 @@
 //! are persistent.
 
 use crate::explore::wire::{Access, Did, PoolPage, Serving};
+use crate::process::callers::{Chain, Frame};
 use crate::process::failure::fail;
 use crate::process::image::ProgramCode;
 use crate::process::pages::pages;
@@ -12,7 +13,7 @@ use crate::request::PAGE;
 use rustc_hash::FxHashMap;
 use seawall_memory::Addr;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Accesses of one recovery to what a crash may have changed, at most.
@@ -35,6 +36,8 @@ pub(crate) struct Space {
     unlisted: RefCell<FxHashMap<u64, PoolPage>>,
     missing: RefCell<BTreeSet<PoolPage>>,
     code: ProgramCode,
+    /// The user's calls that led to accesses, by what stands for them.
+    chains: RefCell<FxHashMap<u64, Chain>>,
     recovery: OnceCell<Recovery>,
 }
 
@@ -127,12 +130,12 @@ impl Space {
             next_dram: Cell::new(PAGE),
             unlisted: RefCell::default(),
             missing: RefCell::default(),
-            code: ProgramCode::of_image().with_libraries(),
+            code: ProgramCode::of_image().with_callers(),
+            chains: RefCell::default(),
             recovery: OnceCell::new(),
         };
         assert!(SPACE.0.set(space).is_ok(), "a process has one space");
-        let own = |site, stack, caller: &_| self::space().code.own(site, stack, caller);
-        runtime().locate.set(Some(own));
+        runtime().locate.set(Some(|frame| self::space().locate(frame)));
     }
 
     /// The run of this process is a recovery on pools with these words.
@@ -145,8 +148,28 @@ impl Space {
         assert!(self.recovery.set(recovery).is_ok(), "a process makes one recovery");
     }
 
+    fn locate(&self, frame: Frame) -> u64 {
+        let chain = self.code.chain(frame);
+        let key = chain.key();
+        if chain.calls().len() > 1 {
+            self.chains.borrow_mut().entry(key).or_insert(chain);
+        }
+        key
+    }
+
+    /// The user's calls of those of these sites that stand for several.
+    pub(crate) fn chains(&self, sites: impl Iterator<Item = u64>) -> Vec<(u64, Vec<u64>)> {
+        let (chains, mut found, mut last) = (self.chains.borrow(), BTreeMap::new(), None);
+        for site in sites.filter(|site| last.replace(*site) != Some(*site)) {
+            if let Some(chain) = chains.get(&site) {
+                found.entry(site).or_insert_with(|| chain.calls().to_vec());
+            }
+        }
+        found.into_iter().collect()
+    }
+
     /// The instruction that the running thread has come to; its caller's, if it is one of a
-    /// library.
+    /// library; with several calls of the user, what stands for them.
     pub(crate) fn site(&self) -> u64 {
         runtime().thread().named.get()
     }

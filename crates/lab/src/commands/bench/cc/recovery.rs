@@ -73,9 +73,8 @@ fn how(
 /// The program, explored once: all pages that it stores to are known then.
 fn explored(how: ProgramAndCheck, limit: &Limit) -> Result<ExploredProgram, LabError> {
     // Nothing is found, so no line of the source is named.
-    let nameless = |_: &std::path::Path, offsets: &[u64]| {
-        offsets.iter().map(|_| SourceLine { file: String::new(), line: 0 }).collect()
-    };
+    let nameless =
+        |_: &std::path::Path, offsets: &[u64]| vec![SourceLine::default(); offsets.len()];
     let mut explored = ExploredProgram::new(how, Box::new(nameless))?;
     loop {
         let explored_once = explore(&explored, &record(&explored)?, limit);
