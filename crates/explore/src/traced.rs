@@ -111,13 +111,14 @@ impl<'a> Traced<'a> {
         self.shared.note_access(self.thread, at, does, 0..0);
     }
 
-    /// Records that this call may change what a crash leaves, or is seen from outside.
+    /// Records that this call is seen from outside, or changes by itself what a crash leaves.
     fn note_told(&self) {
         let owes = self.shared.owes[self.thread].replace(true);
         self.note_fence();
         self.shared.owes[self.thread].set(owes);
     }
 
+    /// Records that this call makes durable what its thread has asked for.
     fn note_fence(&self) {
         self.note_full_fence();
         self.shared.note_progress(self.thread);
