@@ -257,6 +257,7 @@ fn what_is_wrong_with_what_a_sweep_runs_is_named() {
     refused("workloads = ['hsh']", "a similar name exists: 'hash'");
     refused("workloads = ['hash', 'hash']", "hash is named twice");
     refused("workloads = ['hash']\noperations = 0", "operations is 0; it must be 1 to");
+    refused("workloads = ['hash']\nsize = 'small'", "where there is a size");
     refused("kernels = ['lu:4']\noperations = 9", "where there are operations or entries");
     refused("kernels = ['lu:4']\nfence = 'drain'", "where there are checks, pm, fence or from");
     refused("programs = ['no-such-program']", "there is none called 'no-such-program'");

@@ -113,8 +113,8 @@ impl AskedPrograms {
             no_native: true,
             ..ProgramOptions::default()
         };
-        let options = CompareOptions { program, ..setting.options() };
-        options.of_program().expect("there are programs").to_plan()
+        let experiment = CompareOptions { program, ..setting.options() }.of_program();
+        experiment.ok_or(LabError::NeedsProgram { option: "programs" })?.to_plan()
     }
 }
 
@@ -173,6 +173,7 @@ impl Asked {
                     });
                 }
                 let plan = of.plan(setting)?.only(*number);
+                let plan = plan.ok_or(LabError::NeedsProgram { option: "programs" })?;
                 Ok(Subject::Program { image: plan.image_hash()?, plan: Box::new(plan) })
             }
         }

@@ -78,8 +78,13 @@ def test_the_table_and_the_plot_are_those_of_the_command(
     table = seawall.sweep(SWEEP, out="function.jsonl", plot="function.svg", html="function.html")
     assert repr(table) == printed.rstrip("\n")
     assert "seawall.sweep(..), of a dictionary" in (here / "function.html").read_text()
-    named = {"html": "named.html", "csv": "function.csv", "latex": "function.tex"}
-    seawall.sweep("x.toml", out="function.jsonl", **named)
+    seawall.sweep(
+        "x.toml",
+        out="function.jsonl",
+        html="named.html",
+        csv="function.csv",
+        latex="function.tex",
+    )
     assert "seawall sweep x.toml" in (here / "named.html").read_text()
     for name in ("svg", "csv"):
         assert (here / f"function.{name}").read_bytes() == (here / f"command.{name}").read_bytes()

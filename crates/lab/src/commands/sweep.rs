@@ -75,14 +75,14 @@ const SWEEP_LANGUAGE: &str = "\
 An experiment:
   title = \"How the cost grows\"
   machine = \"micro15\"
-  kernels = [\"ssca2\", \"radix:65536\"]   # seawall list kernels
+  kernels = [\"ssca2\", \"radix:65536\"]    # seawall list kernels
   size = \"quick\"                        # of the others: small, quick, full or a number
-  workloads = [\"hash\", \"queue\"]        # seawall list workloads
-  operations = 1000                       # of each thread; also entries = N, at the start
+  workloads = [\"hash\", \"queue\"]         # seawall list workloads
+  operations = 1000                     # of each thread; also entries = N, at the start
   programs = [\"b=./bank -p{threads}\"]   # as --program: a command, with a name or without
-  designs = [\"bsp-lb\", \"bsp-lbpp\"]     # seawall list designs
+  designs = [\"bsp-lb\", \"bsp-lbpp\"]      # seawall list designs
   factors = \"one\"                       # vary one at a time; or \"all\" combinations
-  crashes = 2                             # of each point; the default is none
+  crashes = 2                           # of each point; the default is none
 
   [[factor]]
   name = \"stores of an epoch\"

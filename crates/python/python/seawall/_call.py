@@ -139,7 +139,7 @@ def words_of(command: str, options: Mapping[str, Any]) -> list[str]:
             if not value:
                 raise _seawall.Error(f"{name} is empty: give a name, or leave it out")
         if parameter.annotation == "Optional[Commands]":
-            words += [f"--{name}={command}" for command in all_typed(value)]
+            words += [f"--{name}={one}" for one in all_typed(value)]
             continue
         if parameter.annotation == "Optional[Command]":
             value = typed(value)

@@ -282,13 +282,13 @@ impl ProgramPlan {
         command
     }
 
-    /// The only program, as it is among several; with one design.
-    pub(crate) fn only(self, number: usize) -> ProgramPlan {
-        let program = Program { number: 0, has_others: false, ..(*self.programs[number]).clone() };
-        let program = Arc::new(program);
+    /// The program of that number without the others, if there is one.
+    pub(crate) fn only(self, number: usize) -> Option<ProgramPlan> {
+        let program = (**self.programs.get(number)?).clone();
+        let program = Arc::new(Program { number: 0, has_others: false, ..program });
         let points = self.points.into_iter().filter(|point| point.program.number == number);
         let points = points.map(|point| ProgramPoint { program: program.clone(), ..point });
-        ProgramPlan { points: points.collect(), programs: vec![program], ..self }
+        Some(ProgramPlan { points: points.collect(), programs: vec![program], ..self })
     }
 
     /// A hash of the code of the first program.

@@ -289,6 +289,9 @@ impl Text {
         if self.factor.is_empty() {
             return Err(empty("factor", ""));
         }
+        if kernels.is_empty() && self.size.is_some() {
+            return Err(empty("kernels", " where there is a size"));
+        }
         if workloads.is_empty() && (self.operations.is_some() || self.entries.is_some()) {
             return Err(empty("workloads", " where there are operations or entries"));
         }
