@@ -5,7 +5,7 @@
 //! itself: all that it takes from the explorer is how a run is recorded, what a model says of it,
 //! which loads could have been late, and which wide stores other threads met half done.
 
-use super::programs::{Call, Program, Step, WORDS};
+use super::programs::{Call, Program, Ran, Step, WORDS};
 use super::{Branching, Reduction, Schedules};
 use crate::models::order::Cut;
 use crate::recoveries::Recoveries;
@@ -45,7 +45,7 @@ pub(super) fn explored(
         assert_eq!(outcome.reached, Reached::Complete);
         ControlFlow::Continue(())
     };
-    let record = |schedule: &Schedule| program.run(schedule);
+    let record = |schedule: &Schedule| program.run(schedule).map(|ran| ran.trace);
     let (models, seen) = ([how.model], &mut Branching::default());
     let tried = how.each_but((reduction, &models), &base, seen, &mut |_| (), record, visit);
     let tried = tried.unwrap();
@@ -70,7 +70,8 @@ pub(super) fn every(how: &Schedules, program: &Program) -> BTreeSet<State> {
     let mut left = vec![(Chosen::default(), Vec::new())];
     while let Some((chosen, before)) = left.pop() {
         let turns = Turns::Chosen(chosen.choices.clone());
-        let trace = program.run(&Schedule { turns, ..base.clone() }).expect("it ends");
+        let ran = program.run(&Schedule { turns, ..base.clone() }).expect("it ends");
+        let trace = &ran.trace;
         let same = |(one, other): &(&Event, &Event)| {
             (one.thread, one.kind, one.operation) == (other.thread, other.kind, other.operation)
         };
@@ -81,15 +82,15 @@ pub(super) fn every(how: &Schedules, program: &Program) -> BTreeSet<State> {
             true => 0,
             false => trace.events.iter().zip(&before).take_while(same).count(),
         };
-        states(&trace, how.model, common, &mut all);
+        states(trace, how.model, common, &mut all);
         let events = trace.events.clone();
-        longer(how, &chosen, &trace, |next| left.push((next, events.clone())));
+        longer(how, &chosen, &ran, |next| left.push((next, events.clone())));
     }
     all
 }
 
 /// The run with one more choice, after the others, in every way.
-fn longer(how: &Schedules, chosen: &Chosen, trace: &Trace, mut add: impl FnMut(Chosen)) {
+fn longer(how: &Schedules, chosen: &Chosen, ran: &Ran, mut add: impl FnMut(Chosen)) {
     let mut add = |call: u64, kind: DepartureKind, interruptions: usize, delays: usize| {
         let follows = chosen.choices.last().is_none_or(|last| last.may_precede(call, kind));
         let choices = [&chosen.choices[..], &[Departure { call, kind }]].concat();
@@ -99,10 +100,8 @@ fn longer(how: &Schedules, chosen: &Chosen, trace: &Trace, mut add: impl FnMut(C
             add(Chosen { choices, interruptions, delays });
         }
     };
-    // One access of each call is enough to know whose it is.
-    let mut calls: Vec<(u64, u16)> =
-        trace.accesses.iter().map(|access| (access.call, access.thread)).collect();
-    calls.dedup();
+    let trace = &ran.trace;
+    let calls: Vec<(u64, u16)> = ran.calls.iter().map(|(call, thread)| (*call, *thread)).collect();
     for (at, &(call, runs)) in calls.iter().enumerate() {
         let goes_on = at > 0 && calls[at - 1].1 == runs;
         let others = (0..trace.threads as u16).filter(|other| *other != runs);

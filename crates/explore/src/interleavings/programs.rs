@@ -8,7 +8,10 @@ use crate::traced::Traced;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_memory::{Addr, Image, Memory, MemoryExt};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
 /// Words of persistent memory: two of one line, two lines more, and a line of each thread.
 pub(super) const WORDS: [Addr; 7] = [
@@ -62,6 +65,12 @@ impl fmt::Debug for Step {
 #[derive(Clone, Debug)]
 pub(super) struct Program(pub(super) Vec<Vec<Step>>);
 
+/// A run, and the thread of each of its calls.
+pub(super) struct Ran {
+    pub(super) trace: Trace,
+    pub(super) calls: BTreeMap<u64, u16>,
+}
+
 impl Program {
     /// A program of so many threads and calls of each.
     pub(super) fn random(seed: u64, (threads_of, calls): (usize, usize)) -> Program {
@@ -96,18 +105,24 @@ impl Program {
     }
 
     /// Runs the program.
-    pub(super) fn run(&self, schedule: &Schedule) -> Result<Trace, RunError> {
-        let program = self.clone();
+    pub(super) fn run(&self, schedule: &Schedule) -> Result<Ran, RunError> {
+        let log = Rc::new(RefCell::new(BTreeMap::new()));
+        let (program, noted) = (self.clone(), log.clone());
         let program = move |memory: &Traced<'_>| {
             let thread = memory.thread();
             let (mut seen, mut outputs) = (0, 0);
             for Step { call, only_if } in &program.0[thread] {
                 if only_if.is_none_or(|value| value == seen) {
                     make(memory, *call, &mut seen, &mut outputs);
+                    noted.borrow_mut().insert(memory.shared.calls(), thread as u16);
                 }
             }
         };
-        record(Image::new(512, 64), schedule, program)
+        let trace = record(Image::new(512, 64), schedule, program)?;
+        let mut calls = log.take();
+        // The first word of a write of two.
+        calls.extend(trace.accesses.iter().map(|access| (access.call, access.thread)));
+        Ok(Ran { trace, calls })
     }
 }
 
