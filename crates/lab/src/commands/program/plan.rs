@@ -69,6 +69,9 @@ impl Program {
     }
 }
 
+/// The words of a check, behind the name of the program that it is for; none: for all others.
+type Check<'a> = (Option<&'a str>, Vec<String>);
+
 /// Programs and the designs that they are run under.
 #[derive(Clone, Debug)]
 pub struct ProgramExperiment {
@@ -358,7 +361,7 @@ impl ProgramExperiment {
         }
         let checks = self.checks(&programs)?;
         for program in &mut programs {
-            let is_its = |(of, _): &&(Option<&str>, _)| *of == Some(&*program.name);
+            let is_its = |(of, _): &&Check<'_>| *of == Some(&*program.name);
             let check = checks.iter().find(is_its).or(checks.iter().find(|(of, _)| of.is_none()));
             program.judged = match (check, &self.options.check_entry) {
                 (Some((_, words)), _) => Judged::By(words.clone()),
@@ -372,9 +375,8 @@ impl ProgramExperiment {
         Ok(programs.into_iter().map(Arc::new).collect())
     }
 
-    /// The words of each check, with the name of the program that it is for; none: for all others.
-    fn checks(&self, programs: &[Program]) -> Result<Vec<(Option<&str>, Vec<String>)>, LabError> {
-        let mut checks: Vec<(Option<&str>, Vec<String>)> = Vec::new();
+    fn checks(&self, programs: &[Program]) -> Result<Vec<Check<'_>>, LabError> {
+        let mut checks: Vec<Check<'_>> = Vec::new();
         for text in &self.options.checks {
             let (of, command) = command::named(text);
             let known = || programs.iter().map(|program| &*program.name);
