@@ -192,7 +192,7 @@ impl Memory for SimMemory<'_> {
 
     /// In persistent memory through the write-combining buffer, if the design has one.
     fn write_nt(&self, at: Addr, from: &[u8]) {
-        if !at.is_pm() || !self.machine.borrow().combines(at) {
+        if !self.combines(at) {
             self.write(at, from);
             return self.flush(at, from.len() as u64);
         }

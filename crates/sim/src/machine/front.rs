@@ -411,11 +411,7 @@ impl<D: Design> CorePort for System<D> {
         if self.attempt_push(core, entry).is_err() {
             return false;
         }
-        self.done(core);
-        self.hw.write_combining[core].queued += 1;
-        self.hw.counters.references += 1;
-        self.hw.counters.stores += 1;
-        self.hw.counters.stores_nt += 1;
+        self.streamed(core, 1);
         true
     }
 
@@ -524,7 +520,11 @@ impl<D: Design> CorePort for System<D> {
 
     fn combines(&self, at: Addr) -> bool {
         let has_buffer = D::COMBINES && self.hw.config.core.write_combining > 0;
-        has_buffer && (self.pages.is_none() || self.hw.is_pm(self.line_of(at)))
+        has_buffer
+            && match self.pages {
+                None => at.is_pm(),
+                Some(_) => self.hw.is_pm(self.line_of(at)),
+            }
     }
 
     fn finished(&mut self, core: usize) {

@@ -8,7 +8,7 @@ use super::SimMemory;
 use crate::Cycle;
 use crate::engine::counters::Reason;
 use crate::run::Measured;
-use seawall_memory::Addr;
+use seawall_memory::{Addr, LINE_BYTES, Memory as _};
 
 /// The operations of a simulated core for code that the host executes. After `None` or false, pause
 /// and try again.
@@ -21,6 +21,7 @@ pub(crate) trait HostPort {
     fn load_bytes(&mut self, core: usize, at: Addr, bytes: usize) -> Option<u64>;
     fn load_at_once(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
     fn store_at_once(&mut self, core: usize, at: Addr, words: &[u64], masks: &[u64]) -> bool;
+    fn stream_at_once(&mut self, core: usize, at: Addr, words: &[u64; 8]) -> bool;
     fn frame_loads(&mut self, core: usize, at: Addr, count: u32) -> bool;
     fn frame_stores(&mut self, core: usize, at: Addr, count: u16, value: u64) -> bool;
     fn park(&mut self, core: usize, reason: Reason, deadline: Option<Cycle>) -> Option<bool>;
@@ -137,6 +138,21 @@ impl SimMemory<'_> {
     pub fn store_words(&self, at: Addr, words: &[u64], masks: &[u64]) {
         assert_eq!(words.len(), masks.len(), "a mask for each word");
         self.until(|machine| machine.store_at_once(self.core, at, words, masks).then_some(()));
+    }
+
+    /// Writes a line past the caches, as one (`movdir64b`): a crash keeps all of it or nothing, and
+    /// no core sees a part. Where such stores do not [combine](SimMemory::combines), it is an
+    /// ordinary store of the line and a flush.
+    ///
+    /// # Panics
+    /// If `at` is not the start of a line.
+    pub fn write_line(&self, at: Addr, from: [u64; 8]) {
+        if self.combines(at) {
+            self.until(|machine| machine.stream_at_once(self.core, at, &from).then_some(()));
+        } else {
+            self.store_words(at, &from, &[u64::MAX; 8]);
+            self.flush(at, LINE_BYTES);
+        }
     }
 
     /// Charges accesses to the frame of a function that were only counted: `loads` and `stores` of
