@@ -193,6 +193,12 @@ fn a_cell_that_is_stuck_is_named_with_its_command_beside_the_others() {
     let command = format!("repeat: seawall compare --workloads btree --designs {STUCK} ");
     assert!(text.contains(&named) && text.contains(&command), "{text}");
     assert!(!text.contains("PARTIAL"), "{text}");
+    let waits = |line: &&str| {
+        line.starts_with("  core ")
+            && line.contains(" waits ")
+            && line.contains(", at crates/workloads/src/")
+    };
+    assert!(text.lines().any(|line| waits(&line)), "{text}");
 
     let plan = Plan::new(&of(&[STUCK])).unwrap();
     let error = Comparison::run(plan, &Progress::hidden(), &Arc::default()).unwrap_err();

@@ -47,20 +47,20 @@ use self::lifecycle::clear_counters;
 use self::pages::pages;
 use self::profile::Profile;
 use self::ribbon::Crew;
-use self::runtime::{SPACE_BYTES, THREADS_MAX, runtime};
+use self::runtime::{SPACE_BYTES, THREADS_MAX, Thread, runtime};
 use self::watch::Watch;
 use crate::explore::{CheckLayout, Serving};
 use crate::folder::FILES;
 use crate::request::{
-    ANSWER, Answer, Asked, Fences, From, Judge, Native, Persistent, REQUEST, Ran, Request, Start,
-    TIMELINE, Task, Timed, UnreadFlushes, UnseenStore,
+    ANSWER, Answer, Asked, Fences, From, Judge, Native, Persistent, Place, REQUEST, Ran, Request,
+    Start, TIMELINE, Task, Timed, UnreadFlushes, UnseenStore,
 };
 use libc::{c_char, c_int, c_void};
 use seawall_cc::abi;
 use seawall_memory::Model;
 use seawall_sim::{
     Choice, Cycle, HostSpace, Machine, Observer, Program, RunOutcome, RunTimeline, SimError,
-    Simulation,
+    Simulation, UnfinishedCore,
 };
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
@@ -244,7 +244,7 @@ fn run(request: &Request) -> Result<Ran, String> {
     stacks::set_fs(runtime.host_fs.get());
     let spent = cpu_nanoseconds() - before;
     let mut outcome = match outcome {
-        Err(SimError::Deadlock { cycle, .. }) => all_wait(cycle),
+        Err(SimError::Deadlock { cycle, cores }) => all_wait(cycle, &cores),
         other => other.map_err(|error| error.to_string())?,
     };
     let timeline = outcome.timeline.take();
@@ -354,9 +354,13 @@ impl Loaded {
 }
 
 /// Ends the process: no thread of the program can go on.
-fn all_wait(cycle: Cycle) -> ! {
+fn all_wait(cycle: Cycle, cores: &[UnfinishedCore]) -> ! {
     let threads = runtime().threads.iter().filter(|thread| thread.is_busy.get());
-    let places = threads.map(place_of).collect();
+    let place = |thread: &Thread| {
+        let core = cores.iter().find(|core| core.core == thread.number);
+        Place { does: core.map(|core| core.does.clone()), ..place_of(thread) }
+    };
+    let places = threads.map(place).collect();
     fail_at(&format!("is deadlocked: all of its threads wait, from cycle {cycle} on"), places)
 }
 

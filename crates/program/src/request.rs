@@ -302,6 +302,8 @@ pub struct Place {
     pub thread: usize,
     /// The address in the image, and those behind calls that led there, as far as can be told.
     pub callers: Vec<u64>,
+    /// What it does there on the machine, if that is why the program has no end.
+    pub does: Option<String>,
 }
 
 /// The answer of the process.

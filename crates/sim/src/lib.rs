@@ -57,7 +57,9 @@ pub use designs::{Choice, DESIGNS, DesignEntry, ParameterDoc};
 pub use engine::counters::{Counters, Reason, Stalls};
 pub use memory::optane::{DimmTraffic, WriteTimes, XpDimms};
 pub use recording::Recording;
-pub use run::{CoreAccess, Crash, HostSpace, Measured, Observer, Program, RunOutcome, SimError};
+pub use run::{
+    CoreAccess, Crash, HostSpace, Measured, Observer, Program, RunOutcome, SimError, UnfinishedCore,
+};
 pub use seam::SimMemory;
 pub use simulation::Simulation;
 pub use timeline::{

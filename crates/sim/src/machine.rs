@@ -12,7 +12,7 @@ use crate::engine::event_queue::Turn;
 use crate::hw::{Event, Hw, Persistence};
 use crate::memory::versions::LineData;
 use crate::run::{Contents, Crash, Observer, RunOutcome, Setup, SimError};
-use crate::seam::{CorePort as _, SimMemory};
+use crate::seam::{CorePort as _, Places, SimMemory, no_places};
 use crate::{Cycle, LineId, Machine};
 use locked::Held;
 use pages::{PAGE_LINES, Pages};
@@ -20,7 +20,6 @@ use region::Region;
 use seawall_fiber::Fiber;
 use seawall_memory::LINE_BYTES;
 use std::cell::RefCell;
-use std::fmt::Write as _;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +35,7 @@ mod pages;
 mod region;
 mod relocation;
 mod stores;
+mod stuck;
 mod trace;
 mod warm;
 mod wide;
@@ -57,6 +57,7 @@ pub(crate) struct System<D: Design> {
     /// Why the run must end.
     failure: Option<SimError>,
     programs: usize,
+    places: Rc<Places>,
     running: usize,
     stop: Arc<AtomicBool>,
     cycles_max: Cycle,
@@ -108,6 +109,7 @@ pub(crate) fn run<D: Design + 'static>(
         warm::warm(&mut hw, &cores, |_, _, _| true);
     }
     let trace = Trace::new(setup.observer.borrow().watches_accesses(), setup.machine.core.count);
+    let places = no_places(programs);
     let machine = Rc::new(RefCell::new(System {
         design,
         observer: setup.observer,
@@ -118,6 +120,7 @@ pub(crate) fn run<D: Design + 'static>(
         region: Region::default(),
         failure: None,
         programs,
+        places: places.clone(),
         running: programs,
         stop: setup.stop,
         cycles_max: setup.cycles_max,
@@ -126,9 +129,9 @@ pub(crate) fn run<D: Design + 'static>(
     let mut fibers = Fibers { of_core: Vec::new(), are_foreign: grows };
     for (core, program) in setup.programs.into_iter().enumerate() {
         machine.borrow_mut().hw.queue.program(0, core);
-        let machine = machine.clone();
+        let (machine, places) = (machine.clone(), places.clone());
         let fiber = Fiber::with_stack(setup.stack_bytes, move |pause| {
-            let memory = SimMemory::new(machine.clone(), core, pause);
+            let memory = SimMemory::new(machine.clone(), core, pause, places);
             program(&memory);
             machine.borrow_mut().finished(core);
         });
@@ -196,7 +199,7 @@ impl<D: Design> System<D> {
                 return if self.running == 0 { Next::Done } else { Next::End(self.deadlock()) };
             };
             if now > self.cycles_max && self.running > 0 {
-                return Next::End(SimError::TooLong { cycles: self.cycles_max });
+                return Next::End(self.too_long());
             }
             match turn {
                 // One that has ended may still be woken by what it waited for.
@@ -234,23 +237,6 @@ impl<D: Design> System<D> {
                 self.observer.borrow_mut().crash(now, Crash { pm, stores });
             }
         }
-    }
-
-    fn deadlock(&self) -> SimError {
-        let mut who = String::new();
-        for (core, state) in self.hw.cores.iter().enumerate() {
-            if matches!(state.waits, Waits::Parked(_)) {
-                let _ = write!(who, "core {core} is parked; ");
-            } else if state.waits != Waits::Done && (state.clock > 0 || state.started) {
-                let head = state.buffer.entries.front().map(|entry| entry.kind);
-                let _ = write!(who, "core {core} waits for {:?}", state.waits);
-                if let (Some(head), Some(reason)) = (head, state.buffer.reason) {
-                    let _ = write!(who, " behind {head:?} ({})", reason.name());
-                }
-                who.push_str("; ");
-            }
-        }
-        SimError::Deadlock { cycle: self.hw.queue.now(), who }
     }
 
     /// The program of `core` has returned; its store buffer drains in the background.

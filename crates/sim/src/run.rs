@@ -6,6 +6,8 @@ use crate::engine::counters::{Counters, Stalls};
 use crate::timeline::{RunTimeline, TimelineWindow};
 use crate::{Cycle, SimMemory};
 use std::cell::RefCell;
+use std::fmt;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -127,18 +129,23 @@ pub enum SimError {
         bytes: u64,
     },
     /// No event is left, but programs have not finished.
-    #[error("deadlock at cycle {cycle}: {who}")]
+    #[error("deadlock at cycle {cycle}{}", on_lines(cores))]
     Deadlock {
         /// The cycle of the last event.
         cycle: Cycle,
-        /// Which cores wait, and for what.
-        who: String,
+        /// The cores whose programs have not finished.
+        cores: Vec<UnfinishedCore>,
     },
     /// The limit of simulated time was reached.
-    #[error("the limit of {cycles} cycles was reached before the programs finished")]
+    #[error(
+        "the limit of {cycles} cycles was reached before the programs finished{}",
+        on_lines(cores)
+    )]
     TooLong {
         /// The limit.
         cycles: Cycle,
+        /// The cores whose programs have not finished.
+        cores: Vec<UnfinishedCore>,
     },
     /// The system has no memory for the stacks of the programs.
     #[error(
@@ -171,6 +178,29 @@ impl SimError {
     pub fn is_stuck(&self) -> bool {
         matches!(self, SimError::Deadlock { .. } | SimError::TooLong { .. })
     }
+}
+
+/// A core whose program has not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfinishedCore {
+    /// The core.
+    pub core: usize,
+    /// What it does, as in `waits for a drain behind an order (fence)`.
+    pub does: String,
+    /// The call of the program at which it does that; none for compiled code.
+    pub at: Option<&'static Location<'static>>,
+}
+
+impl fmt::Display for UnfinishedCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UnfinishedCore { core, does, at } = self;
+        write!(f, "core {core} {does}")?;
+        at.map_or(Ok(()), |at| write!(f, ", at {}:{}", at.file(), at.line()))
+    }
+}
+
+fn on_lines(cores: &[UnfinishedCore]) -> String {
+    cores.iter().map(|core| format!("\n  {core}")).collect()
 }
 
 /// The memory of a simulation in [host addresses](crate::Simulation::of_host): how much of each
