@@ -151,6 +151,7 @@ pub fn check(image: &Path, entry: &str, pool: &Path, layout: CheckLayout) -> ! {
         folder: PathBuf::new(),
         cycles_max: Cycle::MAX,
         has_profile: false,
+        has_detail: false,
         timeline: None,
     });
     match ran {
@@ -234,6 +235,9 @@ fn run(request: &Request) -> Result<Ran, String> {
     }
     if request.has_profile {
         simulation = simulation.with_profile();
+    }
+    if request.has_detail {
+        simulation = simulation.with_detail();
     }
     if let Some(Timed { window, bytes_max }) = request.timeline {
         simulation = simulation.with_timeline(window, bytes_max);
@@ -378,6 +382,11 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         .get()
         .map(|profile| profile.places(used.iter().filter_map(|core| outcome.sites.get(*core))));
     watch.end(outcome);
+    let mut detail = outcome.detail.clone();
+    if let Some(detail) = &mut detail {
+        detail.cores.truncate(used.len());
+        detail.persist_buffers.truncate(used.len());
+    }
     let places = runtime.unseen.places().into_iter().take(20);
     Ran {
         exit_code: runtime.exit_code.get().unwrap_or(0),
@@ -408,6 +417,7 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         raced: runtime.patches.get(),
         touched: pages().touched(),
         profile,
+        detail,
         timeline: None,
         host_nanoseconds,
     }

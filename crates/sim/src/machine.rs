@@ -7,6 +7,7 @@
 
 use crate::core::{Core, Kind, Waiter, Waits};
 use crate::design::Design;
+use crate::detail::Detail;
 use crate::engine::counters::Reason;
 use crate::engine::event_queue::Turn;
 use crate::hw::{Event, Hw, Persistence};
@@ -99,15 +100,8 @@ pub(crate) fn run<D: Design + 'static>(
     let drops_evictions = D::DROPS_EVICTIONS;
     let persistence = Persistence { program_lines, pm_lines, grows, adr, drops_evictions };
     let mut hw = Hw::new(&setup.machine, cells, persistence);
-    if setup.has_profile {
-        hw.cores.iter_mut().for_each(Core::start_profile);
-    }
     let programs = setup.programs.len();
-    hw.start_timeline(setup.timeline, programs);
-    if setup.warm {
-        let cores: Vec<usize> = (0..programs.max(1)).collect();
-        warm::warm(&mut hw, &cores, |_, _, _| true);
-    }
+    begin(&mut hw, &setup, programs);
     let trace = Trace::new(setup.observer.borrow().watches_accesses(), setup.machine.core.count);
     let places = no_places(programs);
     let machine = Rc::new(RefCell::new(System {
@@ -142,6 +136,21 @@ pub(crate) fn run<D: Design + 'static>(
     drop(fibers);
     let machine = machine.borrow();
     Ok(machine.outcome(pm_bytes))
+}
+
+/// Begins to record what was asked for, and fills the caches.
+fn begin<M: Copy>(hw: &mut Hw<M>, setup: &Setup, programs: usize) {
+    if setup.has_profile {
+        hw.cores.iter_mut().for_each(Core::start_profile);
+    }
+    if setup.has_detail {
+        hw.detail = Detail::of_programs(programs);
+    }
+    hw.start_timeline(setup.timeline, programs);
+    if setup.warm {
+        let cores: Vec<usize> = (0..programs.max(1)).collect();
+        warm::warm(hw, &cores, |_, _, _| true);
+    }
 }
 
 /// The fibers of a run.
@@ -244,6 +253,11 @@ impl<D: Design> System<D> {
         self.hw.cores[core].wait_for_loads();
         self.hw.cores[core].waits = Waits::Done;
         self.running -= 1;
+        if self.running == 0 {
+            let clocks = self.hw.cores[..self.programs].iter().map(|core| core.clock);
+            let last = clocks.max().unwrap_or(0);
+            self.hw.detail.note(|tally| tally.programs_end(last));
+        }
         if self.hw.cores[core].buffer.entries.is_empty() {
             let now = self.hw.queue.now().max(self.hw.cores[core].clock);
             self.design.exited(&mut self.hw, core, now);

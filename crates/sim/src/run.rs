@@ -2,6 +2,7 @@
 
 use crate::config::Machine;
 use crate::core::profile::SiteTime;
+use crate::detail::RunDetail;
 use crate::engine::counters::{Counters, Stalls};
 use crate::timeline::{RunTimeline, TimelineWindow};
 use crate::{Cycle, SimMemory};
@@ -244,6 +245,7 @@ pub(crate) struct Setup {
     pub(crate) contents: Contents,
     pub(crate) warm: bool,
     pub(crate) has_profile: bool,
+    pub(crate) has_detail: bool,
     pub(crate) timeline: Option<(TimelineWindow, u64)>,
     pub(crate) programs: Vec<Program>,
     pub(crate) observer: Rc<RefCell<dyn Observer>>,
@@ -288,6 +290,9 @@ pub struct RunOutcome {
     /// What happened when, if the simulation was
     /// [asked](crate::Simulation::with_timeline) for that.
     pub timeline: Option<RunTimeline>,
+    /// Latencies, queues and cores, if the simulation was [asked](crate::Simulation::with_detail)
+    /// for that.
+    pub detail: Option<RunDetail>,
     /// The persistent bytes at rest: with every dirty line written back.
     pub pm: Vec<u8>,
 }

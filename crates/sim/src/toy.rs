@@ -134,6 +134,7 @@ impl Toy {
             counters: self.counters,
             sites: Vec::new(),
             timeline: None,
+            detail: None,
             pm,
         }
     }

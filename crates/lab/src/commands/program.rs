@@ -185,6 +185,7 @@ pub struct ProgramExperiment {
     plot: Option<PathBuf>,
     html: Option<PathBuf>,
     trace: TraceOptions,
+    detail: bool,
     is_unannotated: bool,
 }
 
@@ -209,6 +210,7 @@ impl CompareOptions {
             plot: self.plot.clone(),
             html: self.html.clone(),
             trace: self.trace.clone(),
+            detail: self.detail,
             is_unannotated: false,
         })
     }
@@ -235,6 +237,7 @@ impl KernelOptions {
             plot: self.plot.clone(),
             html: self.html.clone(),
             trace: self.trace.clone(),
+            detail: self.detail,
             is_unannotated: true,
         })
     }
@@ -303,6 +306,8 @@ pub struct ProgramPlan {
     jobs: Option<usize>,
     /// The point whose timeline is recorded.
     traced: Option<Traced>,
+    /// Whether latencies, queues and cores are recorded.
+    detail: bool,
 }
 
 impl ProgramPlan {
@@ -523,6 +528,7 @@ impl Experiment for ProgramExperiment {
             seed: self.seed,
             jobs: self.jobs,
             traced,
+            detail: self.detail,
         })
     }
 

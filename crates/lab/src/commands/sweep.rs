@@ -89,8 +89,9 @@ An experiment:
   machine = \"core.count\"                # a key: seawall show machine micro15
   values = [1, 8, 64]
 
-Also: threads (one per core), baseline (volatile), seed (1); in a factor, designs = [..] that have
-  the parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
+Also: threads (one per core), baseline (volatile), seed (1), detail (false; true adds latencies, the
+  fill of queues, and what each core did to the records); in a factor, designs = [..] that have the
+  parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
   values = [[16, 2048], [32, 1024]]. Where the number of cores changes, the mesh follows.";
 
 /// Why a sweep cannot be run.
@@ -255,6 +256,7 @@ impl SweepPlan {
             machine: experiment.machine_name.clone(),
             baseline: experiment.baseline.text.clone(),
             crashes: experiment.crashes,
+            detail: experiment.detail,
         };
         let (points, places) = (Vec::new(), Vec::new());
         let mut plan = SweepPlan { experiment, head, points, places, jobs, out };
@@ -296,7 +298,7 @@ impl SweepPlan {
                     extent: experiment.extent,
                 };
                 SweepPoint::new(
-                    experiment.crashes,
+                    (experiment.crashes, experiment.detail),
                     (machine, &experiment.machine_name_with(settings)),
                     point,
                     baseline,

@@ -293,9 +293,13 @@ impl<D: Design> System<D> {
         match acquire(&mut self.design, &mut self.hw, who, line, false, start) {
             Ok(fill) => {
                 self.hw.cores[core].missed(fill.ready, fill.source);
+                self.hw.detail.note(|tally| tally.load_missed(core, start, fill.ready));
                 Ok(fill)
             }
-            Err(gate) => Err(self.refused(core, gate)),
+            Err(gate) => {
+                self.hw.detail.note(|tally| tally.load_waits(core, start));
+                Err(self.refused(core, gate))
+            }
         }
     }
 
@@ -443,6 +447,8 @@ impl<D: Design> CorePort for System<D> {
             if drained {
                 self.begin(core);
                 self.done(core);
+                let now = self.hw.cores[core].clock;
+                self.hw.detail.note(|tally| tally.drained(core, now));
             }
             return drained;
         }
@@ -456,6 +462,8 @@ impl<D: Design> CorePort for System<D> {
             return false;
         }
         if fence == Fence::Drain {
+            let now = self.hw.cores[core].clock;
+            self.hw.detail.note(|tally| tally.drain_begins(core, now));
             self.wait(core, Waits::Drain);
             return false;
         }

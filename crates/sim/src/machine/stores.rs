@@ -44,6 +44,7 @@ impl<D: Design> System<D> {
     fn head_is_done(&mut self, core: usize, head: Entry, now: Cycle) {
         if !(head.kind.is_store() || head.kind.is_non_temporal()) {
             self.hw.cores[core].buffer.pop();
+            self.hw.detail.note(|tally| tally.passed(core, head, now));
         }
         self.store_waits(core, Reason::StoreBuffer, now);
         self.release_program(core, head.kind, now);

@@ -64,8 +64,8 @@ impl<D: Design> System<D> {
         Ok(value & (u64::MAX >> (64 - 8 * span.bytes)))
     }
 
-    /// Puts a store of aligned words of one line into the store buffer, as entries of these kinds: a
-    /// part, and the last. It takes one place, and its words take effect together.
+    /// Puts a store of aligned words of one line into the store buffer: entries of the first kind,
+    /// and one of the second behind them. It takes one place, and its words take effect together.
     pub(super) fn attempt_store_words(
         &mut self,
         core: usize,

@@ -64,6 +64,8 @@ struct Text {
     seed: u64,
     #[serde(default)]
     crashes: u64,
+    #[serde(default)]
+    detail: bool,
     factor: Vec<FactorText>,
 }
 
@@ -136,6 +138,8 @@ pub(super) struct SweepFile {
     pub(super) extent: Extent,
     pub(super) seed: u64,
     pub(super) crashes: u64,
+    /// Whether records have latencies, queues and cores.
+    pub(super) detail: bool,
     pub(super) factors: Vec<Factor>,
 }
 
@@ -328,6 +332,7 @@ impl SweepFile {
             baseline: Choice::parse(text.baseline.as_deref().unwrap_or(KERNEL_BASELINE))?,
             mode: text.factors,
             extent: text.extent,
+            detail: text.detail,
             seed: text.seed,
             crashes: text.crashes,
             factors,

@@ -6,6 +6,7 @@
 use crate::Cuts;
 use crate::commands::kernels::point::{Extent, KernelPoint, KernelRun};
 use crate::commands::kernels::{counters_of, entry, log_share, parameters_of};
+use crate::engine::detail::DetailRecord;
 use crate::engine::spent::Spent;
 use seawall_sim::{Machine, Reason, Stalls};
 use seawall_workloads::{Kernel, KernelVisitor, with_kernel};
@@ -26,11 +27,18 @@ pub(super) struct Described {
     mix: Option<String>,
     /// Crashes asked for.
     crashes: u64,
+    /// Whether the record has latencies, queues and cores.
+    #[serde(default, skip_serializing_if = "is_false")]
+    detailed: bool,
     pub(super) design: String,
     /// Every parameter of the design.
     parameters: Map<String, Value>,
     /// Every number of the machine.
     machine_parameters: Value,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A line of the file.
@@ -57,6 +65,8 @@ pub(super) struct SweepRecord {
     /// Cycles of all threads by reason, `busy` and `idle` included.
     stall_cycles: Map<String, Value>,
     pub(super) counters: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    detail: Option<DetailRecord>,
     version: String,
 }
 
@@ -82,7 +92,11 @@ impl fmt::Display for Described {
 }
 
 impl Described {
-    pub(super) fn new(machine: &Machine, point: &KernelPoint, crashes: u64) -> Described {
+    pub(super) fn new(
+        machine: &Machine,
+        point: &KernelPoint,
+        (crashes, detailed): (u64, bool),
+    ) -> Described {
         Described {
             kernel: point.kernel.clone(),
             size: point.size.unwrap_or_default(),
@@ -95,6 +109,7 @@ impl Described {
                 Extent::Parallel | Extent::Whole => with_kernel(&point.kernel, MixText).ok(),
             },
             crashes,
+            detailed,
             design: point.design.entry.name.to_owned(),
             parameters: parameters_of(&point.design),
             machine_parameters: serde_json::to_value(machine).unwrap_or_default(),
@@ -141,6 +156,7 @@ impl SweepRecord {
             log_share: log_share(&run.counters),
             stall_cycles: cycles.map(|(name, count)| (name.to_owned(), json!(count))).collect(),
             counters: counters_of(&run.counters),
+            detail: run.detail.as_ref().map(|detail| DetailRecord::new(detail, run.cycles)),
             version: seawall_report::version().to_owned(),
         }
     }
@@ -210,7 +226,7 @@ impl SweepRecord {
             extent: Extent::default(),
         };
         let run = run_kernel(&machine, &point, &Default::default()).unwrap();
-        let described = Described::new(&machine, &point, 0);
+        let described = Described::new(&machine, &point, (0, false));
         SweepRecord::new(("test", "desktop"), described, &run, None, ("volatile", Some(8)))
     }
 }

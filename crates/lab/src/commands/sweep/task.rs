@@ -8,9 +8,10 @@ use super::record::{Described, SweepRecord};
 use super::{SweepError, SweepPoint};
 use crate::LabError;
 use crate::commands::kernels::crash;
-use crate::commands::kernels::point::{Extent, KernelPoint, run_kernel};
+use crate::commands::kernels::point::{Extent, KernelPoint, run_recorded};
 use crate::engine::jobs::Piece;
 use crate::engine::kept::build;
+use crate::engine::timeline::Recorded;
 use seawall_sim::{Choice, Machine};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(super) struct Head {
     /// The design that times are relative to.
     pub(super) baseline: String,
     pub(super) crashes: u64,
+    /// Whether records have latencies, queues and cores.
+    pub(super) detail: bool,
 }
 
 /// A task as text.
@@ -48,12 +51,12 @@ struct TaskText {
 
 impl SweepPoint {
     pub(super) fn new(
-        crashes: u64,
+        (crashes, detail): (u64, bool),
         (machine, machine_name): (&Machine, &str),
         point: KernelPoint,
         baseline: Option<String>,
     ) -> SweepPoint {
-        let described = Described::new(machine, &point, crashes);
+        let described = Described::new(machine, &point, (crashes, detail));
         let key = described.key();
         SweepPoint {
             machine: machine.clone(),
@@ -73,7 +76,8 @@ impl SweepPoint {
         stop: &Arc<AtomicBool>,
     ) -> Result<SweepRecord, LabError> {
         let SweepPoint { machine, point, described, .. } = self;
-        let run = run_kernel(machine, point, stop)?;
+        let recording = Recorded { window: None, detail: head.detail };
+        let run = run_recorded(machine, point, recording, stop)?;
         let cuts = crash(machine, point, &run, head.crashes, stop)?;
         Ok(SweepRecord::new(
             (&head.experiment, &head.machine),
@@ -120,7 +124,7 @@ impl SweepTask {
             extent: text.extent,
         };
         let point = SweepPoint::new(
-            text.head.crashes,
+            (text.head.crashes, text.head.detail),
             (&text.machine, &text.machine_name),
             point,
             text.baseline,
@@ -231,6 +235,34 @@ mod tests {
         let file = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert_eq!(file("there"), file("here"));
         assert!(file("here").lines().count() > 4);
+    }
+
+    #[test]
+    fn detail_belongs_to_a_point() {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, stop) = (folder.path().join("out"), Arc::default());
+        let plan = |detail: bool| {
+            let text = TEXT.replace("crashes = 1", &format!("detail = {detail}"));
+            let text = text
+                .replace("core.count\", values = [1, 2]", "memory.nvm.read\", values = [240, 480]");
+            SweepPlan::of_table("test", text.parse().unwrap(), out.clone(), None).unwrap()
+        };
+        let open = OpenSweep::open(plan(true), &stop).unwrap();
+        let mut tasks = open.left();
+        tasks.sort_by_key(|task| task.baseline().is_some());
+        for task in tasks {
+            let sent = SweepTask::read(&task.to_text().unwrap()).unwrap();
+            let over = task.baseline().map(|key| open.cycles(key).unwrap());
+            open.add(&sent.run(over, &stop).unwrap()).unwrap();
+        }
+        open.finish().unwrap();
+        let lines = std::fs::read_to_string(&out).unwrap();
+        assert!(lines.lines().all(|line| line.contains("\"load_miss_cycles\":{\"count\":")));
+        let again = OpenSweep::open(plan(true), &stop).unwrap();
+        assert!(again.left().is_empty());
+        again.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), lines, "numbers keep their digits");
+        assert!(OpenSweep::open(plan(false), &stop).is_err(), "its points have no detail");
     }
 
     #[test]
