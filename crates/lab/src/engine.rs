@@ -12,3 +12,4 @@ pub(crate) mod parts;
 pub(crate) mod spent;
 pub(crate) mod timeline;
 pub(crate) mod typed;
+pub(crate) mod warm;

@@ -304,3 +304,17 @@ fn detail_is_in_records_where_it_is_asked_for_and_changes_nothing_else() {
         }
     }
 }
+
+#[test]
+fn a_latency_of_memory_that_no_access_feels_is_named_unless_caches_are_cold() {
+    let changed = |setting: &str, cold: bool| {
+        let machine = format!("desktop:{setting}");
+        run(&CompareOptions { machine, cold, ..small(&["sps"], &["clwb"]) }).to_text()
+    };
+    let found = changed("memory.nvm.read=600", false);
+    assert!(found.contains("\nmemory.nvm.read can show little: "), "{found}");
+    assert!(found.contains("--cold begins with empty ones\n"), "{found}");
+    for text in [changed("memory.nvm.read=600", true), changed("memory.nvm.write=600", false)] {
+        assert!(!text.contains("can show little"), "{text}");
+    }
+}

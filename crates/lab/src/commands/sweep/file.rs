@@ -9,6 +9,7 @@ use crate::commands::kernels::point::Extent;
 use crate::commands::kernels::{KERNEL_BASELINE, sizes};
 use crate::commands::similar::tip;
 use crate::engine::options::{CRASHES_MAX, in_range, once, threads_of};
+use crate::engine::warm::is_of_reads;
 use crate::{KernelSize, LabError};
 use seawall_sim::{Choice, Machine, read_description, toml_in_words};
 use seawall_workloads::KernelEntry;
@@ -338,6 +339,13 @@ impl SweepFile {
             factors,
         };
         Ok(experiment)
+    }
+
+    /// The numbers of the machine that are varied and that only accesses to memory feel.
+    pub(super) fn latencies_of_reads(&self) -> Vec<&str> {
+        let of_machine = self.factors.iter().filter(|factor| factor.side == Side::Machine);
+        let keys = of_machine.flat_map(|factor| &factor.keys).map(String::as_str);
+        keys.filter(|key| is_of_reads(key)).collect()
     }
 
     /// The machine under these settings: for each factor the number of its value, or none.

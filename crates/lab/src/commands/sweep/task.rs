@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn detail_belongs_to_a_point() {
+    fn detail_belongs_to_a_point_and_a_factor_that_no_access_feels_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let (out, stop) = (folder.path().join("out"), Arc::default());
         let plan = |detail: bool| {
@@ -255,7 +255,10 @@ mod tests {
             let over = task.baseline().map(|key| open.cycles(key).unwrap());
             open.add(&sent.run(over, &stop).unwrap()).unwrap();
         }
-        open.finish().unwrap();
+        let sweep = open.finish().unwrap();
+        let text = sweep.to_text();
+        assert!(text.contains("\nmemory.nvm.read can show little: 0 of "), "{text}");
+        assert!(text.contains("machine = \"desktop:ghz=2.7:cold=true\" begins"), "{text}");
         let lines = std::fs::read_to_string(&out).unwrap();
         assert!(lines.lines().all(|line| line.contains("\"load_miss_cycles\":{\"count\":")));
         let again = OpenSweep::open(plan(true), &stop).unwrap();
