@@ -448,6 +448,7 @@ fn what_a_program_does_wrong_is_named_with_its_place() {
     for (name, expected) in [
         ("deadlock", "is deadlocked"),
         ("deadlock", "thread 1 at takes_it_too (deadly.c:"),
+        ("deadlock", ") sleeps until another core wakes it"),
         ("null", "touched memory that it does not have (a null pointer), at reads (deadly.c:"),
         ("wild", "touched memory that it does not have (SIGSEGV), at reads (deadly.c:"),
         ("fork", "uses fork, which cannot be simulated"),

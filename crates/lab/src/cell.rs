@@ -9,7 +9,7 @@ use crate::LabError;
 use crate::cell::crash::{Broken, Checked, CrashPlan, Watcher};
 use crate::engine::jobs::Piece;
 use crate::engine::spent::Spent;
-use crate::engine::timeline::recorded;
+use crate::engine::timeline::{Recorded, recorded};
 use ribbon::Crew;
 use rustix::time::{ClockId, clock_gettime};
 use seawall_any::{Account, Accounted, AnyMemory, AnyStructure, AnyWorkload, workload};
@@ -18,8 +18,8 @@ use seawall_ribbon::{RibbonCounts, RibbonOptions};
 use seawall_runtime::defrag::Purpose;
 use seawall_runtime::defrag::{DefragOptions, Protocol};
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, RunTimeline,
-    Simulation, Stalls, TimelineWindow,
+    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunDetail, RunOutcome,
+    RunTimeline, Simulation, Stalls,
 };
 use seawall_workloads::{Collect, Cost, Flaw, History, Layout, RequestMix, Setup, Worker};
 use serde::{Deserialize, Serialize};
@@ -166,6 +166,8 @@ pub struct Cell {
     pub host: Duration,
     /// What happened when, if it was recorded.
     pub timeline: Option<RunTimeline>,
+    /// Latencies, queues and cores, if that was asked for.
+    pub detail: Option<RunDetail>,
 }
 
 /// What threads spent on moving objects, in per cent of the rest of their time.
@@ -259,18 +261,18 @@ pub fn run_cell(
     point: &Point,
     stop: &Arc<AtomicBool>,
 ) -> Result<Cell, LabError> {
-    run_recorded(machine, point, None, stop)
+    run_recorded(machine, point, Recorded::default(), stop)
 }
 
-/// As [`run_cell`]; records the timeline of a part of the run, if one is asked for.
+/// As [`run_cell`]; also records what is asked for.
 pub(crate) fn run_recorded(
     machine: &Machine,
     point: &Point,
-    window: Option<TimelineWindow>,
+    recording: Recorded,
     stop: &Arc<AtomicBool>,
 ) -> Result<Cell, LabError> {
     check_ribbon(machine, point)?;
-    let run = Run { machine, point, window, stop };
+    let run = Run { machine, point, recording, stop };
     match checkpointed::run(&run) {
         Some(cell) => cell,
         None => run.cell(workload(&point.workload)?),
@@ -321,7 +323,7 @@ pub(crate) fn fit(workload: &dyn AnyWorkload, point: &Point) -> Result<(Setup, L
 struct Run<'a> {
     machine: &'a Machine,
     point: &'a Point,
-    window: Option<TimelineWindow>,
+    recording: Recorded,
     stop: &'a Arc<AtomicBool>,
 }
 
@@ -330,7 +332,7 @@ impl<'a> Run<'a> {
     fn simulation(&self, pm: Vec<u8>, dram: Vec<u8>) -> Simulation<'a> {
         let Run { machine, point, .. } = *self;
         let simulation = Simulation::new(machine, &point.design, pm, dram);
-        recorded(simulation, self.window).stopped_by(self.stop.clone())
+        recorded(simulation, self.recording).stopped_by(self.stop.clone())
     }
 }
 
@@ -447,6 +449,7 @@ fn measure(point: Point, watcher: &Watcher, outcome: &RunOutcome) -> Cell {
         broken: Vec::new(),
         host: Duration::ZERO,
         timeline: outcome.timeline.clone(),
+        detail: outcome.detail.clone(),
     }
 }
 

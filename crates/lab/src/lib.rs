@@ -46,6 +46,7 @@ pub use commands::whisper::{
     Quantities, WHISPER_OPERATIONS, Whisper, WhisperOptions, WhisperPlan, WhisperRecord,
 };
 pub use commands::{bench, explore, litmus, pool, run, validate};
+pub use engine::detail::{CoreRecord, DetailRecord, LatencyRecord, QueueRecord};
 pub use engine::kept::build;
 pub use engine::options::{CRASHES, MACHINE, RequestOptions};
 pub use engine::timeline::{TraceOptions, TraceWindow};

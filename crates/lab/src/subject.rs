@@ -2,17 +2,18 @@
 //! and run as by its own command, and what came of it in the terms that all three have.
 
 use crate::LabError;
-use crate::cell::{Cell, Point, run_cell};
+use crate::cell::{Cell, Point, run_recorded};
 use crate::commands::compare::plan::{CompareOptions, Plan};
-use crate::commands::kernels::point::{Extent, KernelPoint, run_kernel};
+use crate::commands::kernels::point::{self, Extent, KernelPoint};
 use crate::commands::kernels::{KernelCell, check_point, crash};
 use crate::commands::program::{
     FenceChoice, FromChoice, PmChoice, ProgramCell, ProgramOptions, ProgramPlan,
 };
 use crate::engine::options::RequestOptions;
 use crate::engine::spent::Spent;
+use crate::engine::timeline::Recorded;
 use seawall_report::command_line;
-use seawall_sim::{Choice, Counters, Cycle, Machine};
+use seawall_sim::{Choice, Counters, Cycle, Machine, RunDetail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -65,6 +66,8 @@ pub(crate) struct Setting {
     pub(crate) threads: usize,
     pub(crate) seed: u64,
     pub(crate) crashes: u64,
+    /// Whether latencies, queues and cores are recorded.
+    pub(crate) detail: bool,
 }
 
 /// What to run, checked.
@@ -97,6 +100,8 @@ pub(crate) struct Outcome {
     pub(crate) broken: u64,
     /// What is wrong with the result, and each crash that broke it.
     pub(crate) failures: Vec<String>,
+    /// Latencies, queues and cores, if that was asked for.
+    pub(crate) detail: Option<RunDetail>,
 }
 
 impl AskedPrograms {
@@ -127,6 +132,7 @@ impl Setting {
             machine: self.machine_name.clone(),
             seed: self.seed,
             crashes: self.crashes,
+            detail: self.detail,
             ..CompareOptions::default()
         }
     }
@@ -199,29 +205,30 @@ impl Subject {
         }
     }
 
-    /// Runs it, and again with `crashes` where they can be judged.
+    /// Runs it, and again with crashes where they can be judged.
     ///
     /// # Errors
     /// As those of its command. A wrong result is none.
     pub(crate) fn run(
         &self,
-        machine: &Machine,
-        crashes: u64,
+        setting: &Setting,
         stop: &Arc<AtomicBool>,
     ) -> Result<Outcome, LabError> {
+        let Setting { machine, crashes, .. } = setting;
+        let recording = Recorded { window: None, detail: setting.detail };
         match self {
             Subject::Kernel(point) => {
-                let run = run_kernel(machine, point, stop)?;
-                let cuts = crash(machine, point, &run, crashes, stop)?;
+                let run = point::run_recorded(machine, point, recording, stop)?;
+                let cuts = crash(machine, point, &run, *crashes, stop)?;
                 let point = point.clone();
                 Ok(Outcome::of_kernel(KernelCell { point, run, cuts }))
             }
             Subject::Workload(point) => {
-                let point = Point { crashes, ..(**point).clone() };
-                Ok(Outcome::of_workload(run_cell(machine, &point, stop)?))
+                let point = Point { crashes: *crashes, ..(**point).clone() };
+                Ok(Outcome::of_workload(run_recorded(machine, &point, recording, stop)?))
             }
             Subject::Program { plan, .. } => {
-                Ok(Outcome::of_program(plan.run_first(crashes, stop)?))
+                Ok(Outcome::of_program(plan.run_first(*crashes, stop)?))
             }
         }
     }
@@ -254,6 +261,7 @@ impl Outcome {
             broken: cuts.as_ref().map_or(0, |cuts| cuts.broken.len() as u64),
             failures: wrong.into_iter().chain(broken).collect(),
             counters: run.counters,
+            detail: run.detail,
         }
     }
 
@@ -269,6 +277,7 @@ impl Outcome {
             broken: cell.broken.len() as u64,
             failures: cell.broken.iter().map(|it| broken_said(it.cycle, &it.what)).collect(),
             counters: cell.counters,
+            detail: cell.detail,
         }
     }
 
@@ -287,6 +296,7 @@ impl Outcome {
             broken: crashed.as_ref().map_or(0, |ran| ran.broken.len() as u64),
             failures: wrong.iter().cloned().chain(broken).collect(),
             counters: ran.counters,
+            detail: ran.detail,
         }
     }
 }

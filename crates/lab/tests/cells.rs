@@ -2,6 +2,7 @@
 
 use crate::is_long_run;
 use seawall_lab::{Cell, CompareOptions, Comparison, Flaw, Plan, Progress, Report, RequestOptions};
+use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -193,6 +194,12 @@ fn a_cell_that_is_stuck_is_named_with_its_command_beside_the_others() {
     let command = format!("repeat: seawall compare --workloads btree --designs {STUCK} ");
     assert!(text.contains(&named) && text.contains(&command), "{text}");
     assert!(!text.contains("PARTIAL"), "{text}");
+    let waits = |line: &&str| {
+        line.starts_with("  core ")
+            && line.contains(" waits ")
+            && line.contains(", at crates/workloads/src/")
+    };
+    assert!(text.lines().any(|line| waits(&line)), "{text}");
 
     let plan = Plan::new(&of(&[STUCK])).unwrap();
     let error = Comparison::run(plan, &Progress::hidden(), &Arc::default()).unwrap_err();
@@ -262,4 +269,52 @@ fn no_crash_loses_what_moves_by_any_protocol() {
     assert!(refused(&["hash"], &["clwb"], "sfccd").contains("of hash do not move; those of c-ll"));
     assert!(refused(&["c-ll"], &["clwb"], "ffccd").contains("name a design that has it, ffccd"));
     assert!("sfccd:1.5".parse::<seawall_lab::DefragOptions>().is_err());
+}
+
+#[test]
+fn detail_is_in_records_where_it_is_asked_for_and_changes_nothing_else() {
+    let plain = CompareOptions { threads: Some(3), ..small(&["hash"], &["clwb", "hops"]) };
+    let with = run(&CompareOptions { detail: true, ..plain.clone() });
+    let mut records = serde_json::to_value(with.records()).unwrap();
+    let taken = records.as_array_mut().unwrap().iter_mut();
+    let details: Vec<Value> = taken
+        .map(|record| record.as_object_mut().unwrap().remove("detail").expect("it was asked for"))
+        .collect();
+    assert_eq!(records, serde_json::to_value(run(&plain).records()).unwrap());
+    for (detail, cell) in details.iter().zip(&with.cells) {
+        for latency in ["load_miss_cycles", "persist_cycles", "fence_cycles"] {
+            let number = |name: &str| detail[latency][name].as_u64().unwrap();
+            let all = ["count", "p50", "p90", "p99", "max"].map(number);
+            assert!(all[1..].is_sorted() && all[0] > 0, "{latency}: {all:?}");
+            assert!(detail[latency]["mean"].as_f64().unwrap() > 0.0);
+        }
+        assert_eq!(detail["drain_cycles"]["mean"], Value::Null, "the workload has none");
+        let is_hops = cell.point.design.text == "hops";
+        let buffers = detail["persist_buffers"].as_array().unwrap();
+        assert_eq!(buffers.len(), if is_hops { 3 } else { 0 });
+        assert!(!detail["write_queues"].as_array().unwrap().is_empty());
+        let cores = detail["cores"].as_array().unwrap();
+        assert_eq!(cores.len(), 3);
+        for core in cores {
+            let stalls = core["stall_cycles"].as_object().unwrap().values();
+            let stalled: u64 = stalls.map(|cycles| cycles.as_u64().unwrap()).sum();
+            assert_eq!(core["busy_cycles"].as_u64().unwrap() + stalled, cell.cycles);
+            assert_eq!(core["flushes"].as_u64().unwrap() > 0, !is_hops);
+            assert!(core["fences"].as_u64().unwrap() > 0);
+        }
+    }
+}
+
+#[test]
+fn a_latency_of_memory_that_no_access_feels_is_named_unless_caches_are_cold() {
+    let changed = |setting: &str, cold: bool| {
+        let machine = format!("desktop:{setting}");
+        run(&CompareOptions { machine, cold, ..small(&["sps"], &["clwb"]) }).to_text()
+    };
+    let found = changed("memory.nvm.read=600", false);
+    assert!(found.contains("\nmemory.nvm.read can show little: "), "{found}");
+    assert!(found.contains("--cold begins with empty ones\n"), "{found}");
+    for text in [changed("memory.nvm.read=600", true), changed("memory.nvm.write=600", false)] {
+        assert!(!text.contains("can show little"), "{text}");
+    }
 }

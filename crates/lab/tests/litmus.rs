@@ -75,6 +75,7 @@ const CAUGHT: &[(&str, &[&str], u64)] = &[
     ("asap:records=1:flaw='ignores-nack'", &["I20", "G35", "H17", "A15"], 300),
     ("bsp-naive:flaw='ignores-order'", &["G01", "G04", "H17", "I20"], 300),
     ("bsp-naive:flaw='ignores-conflicts'", &["C36", "D41", "H04", "H06"], 500),
+    ("bsp-naive:flaw='splits-stores'", &["N44", "N47"], 300),
     ("strand:flaw='passes-barriers'", &["A07", "A16", "B03"], 300),
     ("strand:flaw='joins-one'", &["S06"], 1000),
     ("dpo:flaw='forgets-sent'", &["G39", "H04"], 1000),

@@ -48,20 +48,20 @@ use self::lifecycle::clear_counters;
 use self::pages::pages;
 use self::profile::Profile;
 use self::ribbon::Crew;
-use self::runtime::{SPACE_BYTES, THREADS_MAX, runtime};
+use self::runtime::{SPACE_BYTES, THREADS_MAX, Thread, runtime};
 use self::watch::Watch;
 use crate::explore::{CheckLayout, Serving};
 use crate::folder::FILES;
 use crate::request::{
-    ANSWER, Answer, Asked, Fences, From, Judge, Native, Persistent, REQUEST, Ran, Request, Start,
-    TIMELINE, Task, Timed, UnreadFlushes, UnseenStore,
+    ANSWER, Answer, Asked, Fences, From, Judge, Native, Persistent, Place, REQUEST, Ran, Request,
+    Start, TIMELINE, Task, Timed, UnreadFlushes, UnseenStore,
 };
 use libc::{c_char, c_int, c_void};
 use seawall_cc::abi;
 use seawall_memory::Model;
 use seawall_sim::{
     Choice, Cycle, HostSpace, Machine, Observer, Program, RunOutcome, RunTimeline, SimError,
-    Simulation,
+    Simulation, UnfinishedCore,
 };
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
@@ -152,6 +152,7 @@ pub fn check(image: &Path, entry: &str, pool: &Path, layout: CheckLayout) -> ! {
         folder: PathBuf::new(),
         cycles_max: Cycle::MAX,
         has_profile: false,
+        has_detail: false,
         timeline: None,
     });
     match ran {
@@ -236,6 +237,9 @@ fn run(request: &Request) -> Result<Ran, String> {
     if request.has_profile {
         simulation = simulation.with_profile();
     }
+    if request.has_detail {
+        simulation = simulation.with_detail();
+    }
     if let Some(Timed { window, bytes_max }) = request.timeline {
         simulation = simulation.with_timeline(window, bytes_max);
     }
@@ -245,7 +249,7 @@ fn run(request: &Request) -> Result<Ran, String> {
     stacks::set_fs(runtime.host_fs.get());
     let spent = cpu_nanoseconds() - before;
     let mut outcome = match outcome {
-        Err(SimError::Deadlock { cycle, .. }) => all_wait(cycle),
+        Err(SimError::Deadlock { cycle, cores }) => all_wait(cycle, &cores),
         other => other.map_err(|error| error.to_string())?,
     };
     let timeline = outcome.timeline.take();
@@ -355,9 +359,13 @@ impl Loaded {
 }
 
 /// Ends the process: no thread of the program can go on.
-fn all_wait(cycle: Cycle) -> ! {
+fn all_wait(cycle: Cycle, cores: &[UnfinishedCore]) -> ! {
     let threads = runtime().threads.iter().filter(|thread| thread.is_busy.get());
-    let places = threads.map(place_of).collect();
+    let place = |thread: &Thread| {
+        let core = cores.iter().find(|core| core.core == thread.number);
+        Place { does: core.map(|core| core.does.clone()), ..place_of(thread) }
+    };
+    let places = threads.map(place).collect();
     fail_at(&format!("is deadlocked: all of its threads wait, from cycle {cycle} on"), places)
 }
 
@@ -375,6 +383,11 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         .get()
         .map(|profile| profile.places(used.iter().filter_map(|core| outcome.sites.get(*core))));
     watch.end(outcome);
+    let mut detail = outcome.detail.clone();
+    if let Some(detail) = &mut detail {
+        detail.cores.truncate(used.len());
+        detail.persist_buffers.truncate(used.len());
+    }
     let places = runtime.unseen.places().into_iter().take(20);
     Ran {
         exit_code: runtime.exit_code.get().unwrap_or(0),
@@ -405,6 +418,7 @@ fn answer(outcome: &RunOutcome, watch: &mut Watch, host_nanoseconds: u64) -> Ran
         raced: runtime.patches.get(),
         touched: pages().touched(),
         profile,
+        detail,
         timeline: None,
         host_nanoseconds,
     }

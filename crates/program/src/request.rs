@@ -3,7 +3,7 @@
 use crate::explore::Serving;
 use crate::folder::{Asker, CRASHED, FILES, Roots};
 use seawall_ribbon::{RibbonCounts, RibbonOptions};
-use seawall_sim::{Counters, Cycle, RunTimeline, SiteTime, Stalls, TimelineWindow};
+use seawall_sim::{Counters, Cycle, RunDetail, RunTimeline, SiteTime, Stalls, TimelineWindow};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -171,6 +171,8 @@ pub struct Request {
     pub cycles_max: Cycle,
     /// Whether to tell where in the program the cycles go.
     pub has_profile: bool,
+    /// Whether to tell latencies, the fill of queues, and what each core did.
+    pub has_detail: bool,
     /// The timeline to record, if one is wanted.
     pub timeline: Option<Timed>,
 }
@@ -281,6 +283,8 @@ pub struct Ran {
     pub touched: [u64; 2],
     /// Where the cycles of all threads went, if that was asked for.
     pub profile: Option<Vec<PlaceTime>>,
+    /// Latencies, queues, and the cores that ran a thread, if that was asked for.
+    pub detail: Option<RunDetail>,
     /// What happened when, if that was asked for: on the cores that ran a thread.
     #[serde(skip)]
     pub timeline: Option<RunTimeline>,
@@ -304,6 +308,8 @@ pub struct Place {
     pub thread: usize,
     /// The address in the image, and those behind calls that led there, as far as can be told.
     pub callers: Vec<u64>,
+    /// What it does there on the machine, if that is why the program has no end.
+    pub does: Option<String>,
 }
 
 /// The answer of the process.

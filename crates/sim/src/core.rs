@@ -130,7 +130,7 @@ impl StoreBuffer {
 
     /// True if a non-temporal store to `line` waits.
     pub(crate) fn has_non_temporal(&self, line: LineId) -> bool {
-        self.entries.iter().any(|entry| entry.kind == Kind::NonTemporal && entry.line == line)
+        self.entries.iter().any(|entry| entry.kind.is_non_temporal() && entry.line == line)
     }
 
     /// True while a drain stands in the buffer.

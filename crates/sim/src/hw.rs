@@ -9,6 +9,7 @@ use crate::caches::stream_prefetcher::StreamPrefetcher;
 use crate::config::Machine;
 use crate::core::write_combining::{Origin, WriteCombiningBuffer};
 use crate::core::{Core, Waiter, Waits};
+use crate::detail::Detail;
 use crate::engine::calendar::Calendar;
 use crate::engine::counters::{Counters, Reason};
 use crate::engine::event_queue::Queue;
@@ -92,6 +93,7 @@ pub(crate) struct Hw<M> {
     pub(crate) counters: Counters,
     /// Records what happens, if that is asked for.
     pub(crate) recorder: Recorder,
+    pub(crate) detail: Detail,
     /// The number of lines that survive a crash: those of the program, then those of the design.
     pub(crate) pm_lines: LineId,
     /// The number of persistent lines that the program can have.
@@ -166,6 +168,7 @@ impl<M: Copy> Hw<M> {
             queue: Queue::new(),
             counters: Counters::default(),
             recorder: Recorder::default(),
+            detail: Detail::default(),
             pm_lines,
             program_lines,
             lines: match grows {

@@ -32,6 +32,7 @@ mod core;
 mod custom;
 mod design;
 mod designs;
+mod detail;
 mod engine;
 mod families;
 mod hw;
@@ -54,10 +55,13 @@ pub use config::{
 };
 pub use custom::{Permission, PersistDesign, WriteBacks};
 pub use designs::{Choice, DESIGNS, DesignEntry, ParameterDoc};
+pub use detail::{CoreDetail, Latencies, Occupancy, RunDetail};
 pub use engine::counters::{Counters, Reason, Stalls};
 pub use memory::optane::{DimmTraffic, WriteTimes, XpDimms};
 pub use recording::Recording;
-pub use run::{CoreAccess, Crash, HostSpace, Measured, Observer, Program, RunOutcome, SimError};
+pub use run::{
+    CoreAccess, Crash, HostSpace, Measured, Observer, Program, RunOutcome, SimError, UnfinishedCore,
+};
 pub use seam::SimMemory;
 pub use simulation::Simulation;
 pub use timeline::{

@@ -7,12 +7,13 @@
 
 use crate::core::{Core, Kind, Waiter, Waits};
 use crate::design::Design;
+use crate::detail::Detail;
 use crate::engine::counters::Reason;
 use crate::engine::event_queue::Turn;
 use crate::hw::{Event, Hw, Persistence};
 use crate::memory::versions::LineData;
 use crate::run::{Contents, Crash, Observer, RunOutcome, Setup, SimError};
-use crate::seam::{CorePort as _, SimMemory};
+use crate::seam::{CorePort as _, Places, SimMemory, no_places};
 use crate::{Cycle, LineId, Machine};
 use locked::Held;
 use pages::{PAGE_LINES, Pages};
@@ -20,7 +21,6 @@ use region::Region;
 use seawall_fiber::Fiber;
 use seawall_memory::LINE_BYTES;
 use std::cell::RefCell;
-use std::fmt::Write as _;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ mod pages;
 mod region;
 mod relocation;
 mod stores;
+mod stuck;
 mod trace;
 mod warm;
 mod wide;
@@ -57,6 +58,7 @@ pub(crate) struct System<D: Design> {
     /// Why the run must end.
     failure: Option<SimError>,
     programs: usize,
+    places: Rc<Places>,
     running: usize,
     stop: Arc<AtomicBool>,
     cycles_max: Cycle,
@@ -98,16 +100,10 @@ pub(crate) fn run<D: Design + 'static>(
     let drops_evictions = D::DROPS_EVICTIONS;
     let persistence = Persistence { program_lines, pm_lines, grows, adr, drops_evictions };
     let mut hw = Hw::new(&setup.machine, cells, persistence);
-    if setup.has_profile {
-        hw.cores.iter_mut().for_each(Core::start_profile);
-    }
     let programs = setup.programs.len();
-    hw.start_timeline(setup.timeline, programs);
-    if setup.warm {
-        let cores: Vec<usize> = (0..programs.max(1)).collect();
-        warm::warm(&mut hw, &cores, |_, _, _| true);
-    }
+    begin(&mut hw, &setup, programs);
     let trace = Trace::new(setup.observer.borrow().watches_accesses(), setup.machine.core.count);
+    let places = no_places(programs);
     let machine = Rc::new(RefCell::new(System {
         design,
         observer: setup.observer,
@@ -118,6 +114,7 @@ pub(crate) fn run<D: Design + 'static>(
         region: Region::default(),
         failure: None,
         programs,
+        places: places.clone(),
         running: programs,
         stop: setup.stop,
         cycles_max: setup.cycles_max,
@@ -126,9 +123,9 @@ pub(crate) fn run<D: Design + 'static>(
     let mut fibers = Fibers { of_core: Vec::new(), are_foreign: grows };
     for (core, program) in setup.programs.into_iter().enumerate() {
         machine.borrow_mut().hw.queue.program(0, core);
-        let machine = machine.clone();
+        let (machine, places) = (machine.clone(), places.clone());
         let fiber = Fiber::with_stack(setup.stack_bytes, move |pause| {
-            let memory = SimMemory::new(machine.clone(), core, pause);
+            let memory = SimMemory::new(machine.clone(), core, pause, places);
             program(&memory);
             machine.borrow_mut().finished(core);
         });
@@ -139,6 +136,21 @@ pub(crate) fn run<D: Design + 'static>(
     drop(fibers);
     let machine = machine.borrow();
     Ok(machine.outcome(pm_bytes))
+}
+
+/// Begins to record what was asked for, and fills the caches.
+fn begin<M: Copy>(hw: &mut Hw<M>, setup: &Setup, programs: usize) {
+    if setup.has_profile {
+        hw.cores.iter_mut().for_each(Core::start_profile);
+    }
+    if setup.has_detail {
+        hw.detail = Detail::of_programs(programs);
+    }
+    hw.start_timeline(setup.timeline, programs);
+    if setup.warm {
+        let cores: Vec<usize> = (0..programs.max(1)).collect();
+        warm::warm(hw, &cores, |_, _, _| true);
+    }
 }
 
 /// The fibers of a run.
@@ -196,7 +208,7 @@ impl<D: Design> System<D> {
                 return if self.running == 0 { Next::Done } else { Next::End(self.deadlock()) };
             };
             if now > self.cycles_max && self.running > 0 {
-                return Next::End(SimError::TooLong { cycles: self.cycles_max });
+                return Next::End(self.too_long());
             }
             match turn {
                 // One that has ended may still be woken by what it waited for.
@@ -236,28 +248,16 @@ impl<D: Design> System<D> {
         }
     }
 
-    fn deadlock(&self) -> SimError {
-        let mut who = String::new();
-        for (core, state) in self.hw.cores.iter().enumerate() {
-            if matches!(state.waits, Waits::Parked(_)) {
-                let _ = write!(who, "core {core} is parked; ");
-            } else if state.waits != Waits::Done && (state.clock > 0 || state.started) {
-                let head = state.buffer.entries.front().map(|entry| entry.kind);
-                let _ = write!(who, "core {core} waits for {:?}", state.waits);
-                if let (Some(head), Some(reason)) = (head, state.buffer.reason) {
-                    let _ = write!(who, " behind {head:?} ({})", reason.name());
-                }
-                who.push_str("; ");
-            }
-        }
-        SimError::Deadlock { cycle: self.hw.queue.now(), who }
-    }
-
     /// The program of `core` has returned; its store buffer drains in the background.
     pub(super) fn program_returned(&mut self, core: usize) {
         self.hw.cores[core].wait_for_loads();
         self.hw.cores[core].waits = Waits::Done;
         self.running -= 1;
+        if self.running == 0 {
+            let clocks = self.hw.cores[..self.programs].iter().map(|core| core.clock);
+            let last = clocks.max().unwrap_or(0);
+            self.hw.detail.note(|tally| tally.programs_end(last));
+        }
         if self.hw.cores[core].buffer.entries.is_empty() {
             let now = self.hw.queue.now().max(self.hw.cores[core].clock);
             self.design.exited(&mut self.hw, core, now);

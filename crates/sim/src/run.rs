@@ -2,10 +2,13 @@
 
 use crate::config::Machine;
 use crate::core::profile::SiteTime;
+use crate::detail::RunDetail;
 use crate::engine::counters::{Counters, Stalls};
 use crate::timeline::{RunTimeline, TimelineWindow};
 use crate::{Cycle, SimMemory};
 use std::cell::RefCell;
+use std::fmt;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -127,18 +130,23 @@ pub enum SimError {
         bytes: u64,
     },
     /// No event is left, but programs have not finished.
-    #[error("deadlock at cycle {cycle}: {who}")]
+    #[error("deadlock at cycle {cycle}{}", on_lines(cores))]
     Deadlock {
         /// The cycle of the last event.
         cycle: Cycle,
-        /// Which cores wait, and for what.
-        who: String,
+        /// The cores whose programs have not finished.
+        cores: Vec<UnfinishedCore>,
     },
     /// The limit of simulated time was reached.
-    #[error("the limit of {cycles} cycles was reached before the programs finished")]
+    #[error(
+        "the limit of {cycles} cycles was reached before the programs finished{}",
+        on_lines(cores)
+    )]
     TooLong {
         /// The limit.
         cycles: Cycle,
+        /// The cores whose programs have not finished.
+        cores: Vec<UnfinishedCore>,
     },
     /// The system has no memory for the stacks of the programs.
     #[error(
@@ -171,6 +179,29 @@ impl SimError {
     pub fn is_stuck(&self) -> bool {
         matches!(self, SimError::Deadlock { .. } | SimError::TooLong { .. })
     }
+}
+
+/// A core whose program has not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfinishedCore {
+    /// The core.
+    pub core: usize,
+    /// What it does, as in `waits for a drain behind an order (fence)`.
+    pub does: String,
+    /// The call of the program at which it does that; none for compiled code.
+    pub at: Option<&'static Location<'static>>,
+}
+
+impl fmt::Display for UnfinishedCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UnfinishedCore { core, does, at } = self;
+        write!(f, "core {core} {does}")?;
+        at.map_or(Ok(()), |at| write!(f, ", at {}:{}", at.file(), at.line()))
+    }
+}
+
+fn on_lines(cores: &[UnfinishedCore]) -> String {
+    cores.iter().map(|core| format!("\n  {core}")).collect()
 }
 
 /// The memory of a simulation in [host addresses](crate::Simulation::of_host): how much of each
@@ -214,6 +245,7 @@ pub(crate) struct Setup {
     pub(crate) contents: Contents,
     pub(crate) warm: bool,
     pub(crate) has_profile: bool,
+    pub(crate) has_detail: bool,
     pub(crate) timeline: Option<(TimelineWindow, u64)>,
     pub(crate) programs: Vec<Program>,
     pub(crate) observer: Rc<RefCell<dyn Observer>>,
@@ -258,6 +290,9 @@ pub struct RunOutcome {
     /// What happened when, if the simulation was
     /// [asked](crate::Simulation::with_timeline) for that.
     pub timeline: Option<RunTimeline>,
+    /// Latencies, queues and cores, if the simulation was [asked](crate::Simulation::with_detail)
+    /// for that.
+    pub detail: Option<RunDetail>,
     /// The persistent bytes at rest: with every dirty line written back.
     pub pm: Vec<u8>,
 }

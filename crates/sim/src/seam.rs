@@ -10,7 +10,8 @@ use crate::{Cycle, LineId};
 use seawall_fiber::Pause;
 use seawall_memory::relocation::{Forwarding, Relocation, RelocationUnit};
 use seawall_memory::{Addr, Clock, Fence, LINE_BYTES, Memory, Space, ThreadSlots, Width, lines_of};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
 use std::rc::Rc;
 
 mod hosted;
@@ -70,11 +71,19 @@ pub(crate) trait CorePort: HostPort {
     fn finished(&mut self, core: usize);
 }
 
+/// For each program, the call at which it has paused last.
+pub(crate) type Places = [Cell<Option<&'static Location<'static>>>];
+
+pub(crate) fn no_places(programs: usize) -> Rc<Places> {
+    (0..programs).map(|_| Cell::default()).collect()
+}
+
 /// One simulated hardware thread's view of memory.
 pub struct SimMemory<'a> {
     machine: Rc<RefCell<dyn CorePort>>,
     core: usize,
     pause: &'a Pause<'a>,
+    places: Rc<Places>,
 }
 
 impl<'a> SimMemory<'a> {
@@ -82,8 +91,9 @@ impl<'a> SimMemory<'a> {
         machine: Rc<RefCell<dyn CorePort>>,
         core: usize,
         pause: &'a Pause<'a>,
+        places: Rc<Places>,
     ) -> SimMemory<'a> {
-        SimMemory { machine, core, pause }
+        SimMemory { machine, core, pause, places }
     }
 
     /// The counts of the machine so far, of all cores together.
@@ -92,12 +102,16 @@ impl<'a> SimMemory<'a> {
     }
 
     #[inline]
+    #[track_caller]
     fn until<T>(&self, mut attempt: impl FnMut(&mut dyn CorePort) -> Option<T>) -> T {
         loop {
             let answer = attempt(&mut *self.machine.borrow_mut());
             match answer {
                 Some(value) => return value,
-                None => self.pause.pause(),
+                None => {
+                    self.places[self.core].set(Some(Location::caller()));
+                    self.pause.pause();
+                }
             }
         }
     }
@@ -106,6 +120,7 @@ impl<'a> SimMemory<'a> {
 impl SimMemory<'_> {
     /// Reads aligned words as the core's hardware does, a line at a time; returns the cycle at
     /// which all have arrived.
+    #[track_caller]
     fn read_wide(&self, at: Addr, into: &mut [u64]) -> Cycle {
         let mut done = 0;
         let mut at = at;
@@ -123,6 +138,7 @@ impl SimMemory<'_> {
 
     /// Reads the forwarding entry of a page, if it has one, as `walk` says; also returns the cycle
     /// at which it has arrived.
+    #[track_caller]
     fn walk(&self, walk: &Walk) -> (Option<Forwarding>, Cycle) {
         let mut place = [0];
         let done = self.read_wide(walk.place, &mut place);
@@ -192,7 +208,7 @@ impl Memory for SimMemory<'_> {
 
     /// In persistent memory through the write-combining buffer, if the design has one.
     fn write_nt(&self, at: Addr, from: &[u8]) {
-        if !at.is_pm() || !self.machine.borrow().combines(at) {
+        if !self.combines(at) {
             self.write(at, from);
             return self.flush(at, from.len() as u64);
         }

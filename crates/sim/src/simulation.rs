@@ -25,6 +25,7 @@ pub struct Simulation<'a> {
     contents: Contents,
     warm: bool,
     has_profile: bool,
+    has_detail: bool,
     timeline: Option<(TimelineWindow, u64)>,
     observer: Rc<RefCell<dyn Observer>>,
     stop: Arc<AtomicBool>,
@@ -69,6 +70,7 @@ impl<'a> Simulation<'a> {
             contents,
             warm: !machine.cold,
             has_profile: false,
+            has_detail: false,
             timeline: None,
             observer: Rc::new(RefCell::new(Nobody)),
             stop: Arc::default(),
@@ -97,6 +99,13 @@ impl<'a> Simulation<'a> {
     #[must_use]
     pub fn with_timeline(mut self, window: TimelineWindow, bytes_max: u64) -> Self {
         self.timeline = Some((window, bytes_max));
+        self
+    }
+
+    /// Keeps the [detail](RunOutcome::detail) of the run. Changes nothing else.
+    #[must_use]
+    pub fn with_detail(mut self) -> Self {
+        self.has_detail = true;
         self
     }
 
@@ -149,6 +158,7 @@ impl<'a> Simulation<'a> {
             contents: self.contents,
             warm: self.warm,
             has_profile: self.has_profile,
+            has_detail: self.has_detail,
             timeline: self.timeline,
             programs,
             observer: self.observer,

@@ -9,7 +9,7 @@
 use crate::engine::counters::{Counters, Stalls};
 use crate::relocation::{Lookup, Walk};
 use crate::run::{Contents, Observer, RunOutcome, Setup, SimError};
-use crate::seam::{CorePort, Locked, SimMemory};
+use crate::seam::{CorePort, Locked, SimMemory, no_places};
 use crate::{Cycle, LineId};
 use seawall_fiber::Fiber;
 use seawall_memory::relocation::{Forwarding, Relocation};
@@ -134,6 +134,7 @@ impl Toy {
             counters: self.counters,
             sites: Vec::new(),
             timeline: None,
+            detail: None,
             pm,
         }
     }
@@ -148,11 +149,13 @@ fn mask(width: Width) -> u64 {
 pub(crate) fn run(mut setup: Setup) -> Result<RunOutcome, SimError> {
     let toy = Rc::new(RefCell::new(Toy::new(&mut setup)));
     let mut fibers = Vec::new();
+    let places = no_places(setup.programs.len());
     for (core, program) in setup.programs.into_iter().enumerate() {
+        let places = places.clone();
         toy.borrow_mut().waiting.push(Reverse((0, core)));
         let port: Rc<RefCell<dyn CorePort>> = toy.clone();
         let fiber = Fiber::with_stack(setup.stack_bytes, move |pause| {
-            let memory = SimMemory::new(port.clone(), core, pause);
+            let memory = SimMemory::new(port.clone(), core, pause, places.clone());
             program(&memory);
             port.borrow_mut().finished(core);
         });
@@ -176,7 +179,7 @@ fn take_turns(
     while !stop.load(Ordering::Relaxed) {
         let Some(Reverse((clock, core))) = toy.borrow_mut().waiting.pop() else { return Ok(()) };
         if clock > cycles_max {
-            return Err(SimError::TooLong { cycles: cycles_max });
+            return Err(SimError::TooLong { cycles: cycles_max, cores: Vec::new() });
         }
         fibers[core].resume();
     }

@@ -5,6 +5,7 @@ mod bandwidth;
 mod bbb;
 mod contention;
 mod cuts;
+mod detail;
 mod ffccd;
 mod gem5_cases;
 mod hops;

@@ -87,6 +87,29 @@ fn eight_stores_to_a_line_leave_as_one_write_and_a_fence_between_them_makes_two(
 }
 
 #[test]
+fn a_line_as_one_leaves_as_one_write_even_where_older_stores_fill_it() {
+    let machine = Machine::load("desktop").unwrap();
+    for older in [0, 7, 8] {
+        let outcome = run_one(&machine, "clwb", move |memory| {
+            let line = |number: u64| Addr::pm(64 * number);
+            memory.write_nt(line(1).plus(64 - 8 * older), &vec![1; 8 * older as usize]);
+            memory.write_line(line(1), [2; 8]);
+            for number in 2..20 {
+                memory.write_line(line(number), [number; 8]);
+            }
+            memory.drain();
+        });
+        // A line that is full leaves at once.
+        let lines = 19 + u64::from(older == 8);
+        let counters = &outcome.counters;
+        assert_eq!((counters.combined_lines, counters.partial_lines), (lines, 0), "{older}");
+        assert_eq!(counters.stores_nt, 19 + older);
+        assert_eq!(outcome.pm[64..72], 2u64.to_le_bytes(), "{older}");
+        assert_eq!(outcome.pm[120..128], 2u64.to_le_bytes(), "{older}");
+    }
+}
+
+#[test]
 fn more_lines_than_places_wait_for_the_oldest_to_be_taken() {
     let mut machine = Machine::load("micro15").unwrap();
     let mut waits = |places: usize, lines: u64| {

@@ -115,6 +115,7 @@ fn crashed(place: &Place, options: RibbonOptions) -> Ran {
         folder,
         cycles_max: u64::MAX,
         has_profile: false,
+        has_detail: false,
         timeline: None,
     };
     let server = vec![env!("CARGO_BIN_EXE_seawall").into(), "program-process".into()];

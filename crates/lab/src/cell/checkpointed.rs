@@ -97,6 +97,7 @@ impl KernelVisitor for Run<'_> {
             broken: result.err().map(broken).into_iter().collect(),
             host,
             timeline: outcome.timeline,
+            detail: outcome.detail,
             point,
         })
     }

@@ -58,6 +58,7 @@ impl Keep<Point> for Cell {
             broken: Vec::new(),
             host: line.host,
             timeline: None,
+            detail: None,
         })
     }
 }

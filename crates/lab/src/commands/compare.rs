@@ -8,7 +8,7 @@ use crate::cell::{Cell, Point, run_recorded};
 use crate::commands::compare::plan::{CompareOptions, Plan};
 use crate::engine::jobs::Runner;
 use crate::engine::parts::Shown;
-use crate::engine::timeline::{Traced, draw};
+use crate::engine::timeline::{Recorded, Traced, draw};
 use seawall_report::{
     Experiment, Files, Finished, Form, HtmlPage, Progress, Report, ReportError, ResultFile,
     json_lines, one_plot,
@@ -57,8 +57,9 @@ impl Comparison {
         };
         let shown = Shown::new(none, progress);
         let cells_done = runner.all(&points, |(at, point)| {
-            let traced = Traced::at(plan.traced, *at);
-            let mut cell = match run_recorded(&plan.machine, point, traced, stop) {
+            let window = Traced::at(plan.traced, *at);
+            let recording = Recorded { window, detail: plan.detail };
+            let mut cell = match run_recorded(&plan.machine, point, recording, stop) {
                 Err(LabError::Sim(error)) if error.is_stuck() => {
                     let repeat = format!("\n  repeat: {}", point.command(&plan.machine_name));
                     let (cell, error) = (point.cell_name(), Box::new(error));

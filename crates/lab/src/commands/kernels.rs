@@ -14,7 +14,7 @@ use crate::engine::options::{
 };
 use crate::engine::parts::Shown;
 use crate::engine::spent::Spent;
-use crate::engine::timeline::{TraceOptions, Traced, draw, summary};
+use crate::engine::timeline::{Recorded, TraceOptions, Traced, draw, summary};
 use crate::{CRASHES, LabError, MACHINE};
 use clap::Args;
 use seawall_report::{
@@ -142,6 +142,9 @@ pub struct KernelOptions {
     /// stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Add latencies, the fill of queues, and what each core did to the JSON records
+    #[arg(long)]
+    pub detail: bool,
     /// A timeline of the cell.
     #[command(flatten)]
     pub trace: TraceOptions,
@@ -173,6 +176,8 @@ pub struct KernelPlan {
     jobs: Option<usize>,
     /// The point whose timeline is recorded.
     traced: Option<Traced>,
+    /// Whether latencies, queues and cores are recorded.
+    detail: bool,
 }
 
 /// What became of a kernel under a design.
@@ -249,7 +254,8 @@ impl KernelPlan {
         (at, point): (usize, &KernelPoint),
         stop: &Arc<AtomicBool>,
     ) -> Result<KernelCell, LabError> {
-        let run = run_recorded(&self.machine, point, Traced::at(self.traced, at), stop)?;
+        let recording = Recorded { window: Traced::at(self.traced, at), detail: self.detail };
+        let run = run_recorded(&self.machine, point, recording, stop)?;
         let cuts = crash(&self.machine, point, &run, self.crashes, stop)?;
         Ok(KernelCell { point: point.clone(), run, cuts })
     }
@@ -402,6 +408,7 @@ impl Experiment for KernelOptions {
             has_traffic: self.traffic,
             jobs: self.jobs,
             traced,
+            detail: self.detail,
         })
     }
 

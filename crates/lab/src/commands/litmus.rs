@@ -20,7 +20,7 @@ use crate::engine::options::{default_options, listed_name};
 use clap::Args;
 use crash::Pair;
 use seawall_explore::litmus::{
-    BadLitmus, FILE_BYTES_MAX, Instruction, Litmus, Outcome, STATES_MAX, enumerate, suite,
+    BadLitmus, FILE_BYTES_MAX, Litmus, Outcome, STATES_MAX, enumerate, suite,
 };
 use seawall_explore::{Model, UnknownModel};
 use seawall_report::{Experiment, Files, Form, Progress};
@@ -188,11 +188,8 @@ impl LitmusPlan {
                 is_sc: !matches!(model, Model::Px86 | Model::Eadr),
                 seed: self.seed,
             };
-            // What an enumeration that was cut did not reach is not forbidden. Hardware that
-            // follows stores has none of a whole line.
-            let is_line = |step: &Instruction| matches!(step, Instruction::Line(..));
-            let has_line = test.threads.iter().flatten().any(is_line);
-            let crashes = match *is_all && !(pair.is_sc && has_line) {
+            // What an enumeration that was cut did not reach is not forbidden.
+            let crashes = match *is_all {
                 true => pair.run(self.crashes, stop),
                 false => Ok(Default::default()),
             };

@@ -95,8 +95,9 @@ An experiment:
   values = [1, 8, 64]
 
 Of programs also: checks = [..], pm, fence and from, as the options of `seawall compare`.
-Also: threads (one per core), baseline (volatile), seed (1); in a factor, designs = [..] that have
-  the parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
+Also: threads (one per core), baseline (volatile), seed (1), detail (false; true adds latencies, the
+  fill of queues, and what each core did to the records); in a factor, designs = [..] that have the
+  parameter. Keys that change together: machine = [\"llc.banks\", \"llc.kib_per_bank\"] with
   values = [[16, 2048], [32, 1024]]. Where the number of cores changes, the mesh follows.";
 
 /// Why a sweep cannot be run.
@@ -298,6 +299,7 @@ impl SweepPlan {
                     threads: experiment.threads_on(machine),
                     seed: experiment.seed,
                     crashes: experiment.crashes,
+                    detail: experiment.detail,
                 };
                 SweepPoint::new(setting, asked.clone(), baseline)
             };

@@ -137,6 +137,7 @@ impl<'a> Runner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use seawall_sim::UnfinishedCore;
 
     struct Named;
 
@@ -154,10 +155,11 @@ mod tests {
     fn a_piece_that_is_stuck_is_named() {
         let (progress, stop) = (Progress::hidden(), Arc::default());
         let stuck = |_: &Named| {
-            let who = "core 8 is parked".into();
-            Err::<(), _>(SimError::Deadlock { cycle: 5, who }.into())
+            let core = UnfinishedCore { core: 8, does: "waits for a drain".into(), at: None };
+            Err::<(), _>(SimError::Deadlock { cycle: 5, cores: vec![core] }.into())
         };
         let error = Runner::new(Some(1), &progress, &stop).all(&[Named], stuck).unwrap_err();
-        assert_eq!(error.to_string(), "lu under bsp-lb: deadlock at cycle 5: core 8 is parked");
+        let expected = "lu under bsp-lb: deadlock at cycle 5\n  core 8 waits for a drain";
+        assert_eq!(error.to_string(), expected);
     }
 }

@@ -71,15 +71,22 @@ impl FromStr for TraceWindow {
     }
 }
 
-/// `simulation`, which records a timeline if `window` says of what.
-pub(crate) fn recorded(
-    simulation: Simulation<'_>,
-    window: Option<TimelineWindow>,
-) -> Simulation<'_> {
-    match window {
+/// What is recorded of a run besides what is always counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recorded {
+    /// The timeline of this part.
+    pub(crate) window: Option<TimelineWindow>,
+    /// Latencies, queues and cores.
+    pub(crate) detail: bool,
+}
+
+/// `simulation`, which records that.
+pub(crate) fn recorded(simulation: Simulation<'_>, recording: Recorded) -> Simulation<'_> {
+    let simulation = match recording.window {
         Some(window) => simulation.with_timeline(window, TRACE_BYTES_MAX),
         None => simulation,
-    }
+    };
+    if recording.detail { simulation.with_detail() } else { simulation }
 }
 
 /// What is recorded of a plan.

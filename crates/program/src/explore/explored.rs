@@ -394,7 +394,7 @@ impl ProgramAndCheck {
                  compile, so that a crash could not lose or reorder them; compile that code, too; \
                  the first is {place}, found"
             );
-            let found = |site| vec![Place { thread: 0, callers: vec![site] }];
+            let found = |site| vec![Place { thread: 0, callers: vec![site], does: None }];
             return Err(match *site {
                 0 => self.failed(Role::Run, what + " at the end", Vec::new()),
                 site => self.failed(Role::Run, what, found(site)),

@@ -23,7 +23,7 @@ pub(crate) fn fail_at(what: &str, places: Vec<Place>) -> ! {
 pub(crate) fn place_of(thread: &Thread) -> Place {
     let stack = thread.stack.get();
     let callers = image::callers(thread.site.get(), stack, stacks::end_of(stack));
-    Place { thread: thread.number, callers }
+    Place { thread: thread.number, callers, does: None }
 }
 
 /// Ends the process with its answer.

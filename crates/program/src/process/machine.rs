@@ -31,10 +31,7 @@ pub(crate) trait Machine {
     /// Writes past the caches.
     fn stream(&self, at: u64, bytes: &[u8]);
     /// Writes a whole line past the caches, as one.
-    fn stream_line(&self, at: u64, words: [u64; 8]) {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.stream(at, &bytes);
-    }
+    fn stream_line(&self, at: u64, words: [u64; 8]);
     /// Writes to several lines with one instruction.
     fn store_lines(&self, lines: &[Stored]) {
         for line in lines {
@@ -123,6 +120,10 @@ impl Machine for SimMemory<'_> {
 
     fn stream(&self, at: u64, bytes: &[u8]) {
         self.write_nt(Addr::from_bits(at), bytes);
+    }
+
+    fn stream_line(&self, at: u64, words: [u64; 8]) {
+        self.write_line(Addr::from_bits(at), words);
     }
 
     fn lock(&self, at: u64, bytes: usize) -> [u64; 2] {

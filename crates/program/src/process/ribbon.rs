@@ -147,6 +147,10 @@ impl Machine for RibbonCore<'_, '_> {
         self.store_below(at, bytes.len() as u64, || Machine::stream(self.memory, at, bytes));
     }
 
+    fn stream_line(&self, at: u64, words: [u64; 8]) {
+        self.store_below(at, 64, || Machine::stream_line(self.memory, at, words));
+    }
+
     /// What the Ribbon has to do before is done before: from here to `unlock` nothing may happen.
     fn lock(&self, at: u64, bytes: usize) -> [u64; 2] {
         let thread = self.thread();

@@ -14,6 +14,9 @@ pub(crate) enum Kind {
     Copy,
     /// A non-temporal store, which goes past the caches.
     NonTemporal,
+    /// A word of a non-temporal store of a line; takes no place, and leaves with the entry behind
+    /// it.
+    PartNonTemporal,
     /// The line must be written back.
     Flush,
     /// Stores before it persist before stores after it.
@@ -35,10 +38,16 @@ impl Kind {
         matches!(self, Kind::Store | Kind::Part | Kind::Copy)
     }
 
+    /// True for an entry that goes past the caches.
+    #[inline]
+    pub(crate) fn is_non_temporal(self) -> bool {
+        matches!(self, Kind::NonTemporal | Kind::PartNonTemporal)
+    }
+
     /// True for an entry that takes one of the core's places for stores.
     #[inline]
     pub(super) fn takes_place(self) -> bool {
-        !matches!(self, Kind::Output | Kind::Part)
+        !matches!(self, Kind::Output | Kind::Part | Kind::PartNonTemporal)
     }
 }
 

@@ -142,6 +142,8 @@ impl Bbb {
         }
         hw.counters.buffered_stores += 1;
         self.buffers[core].push(line, 0, data, now);
+        let entries = self.buffers[core].entries().len();
+        hw.detail.note(|tally| tally.buffered(core, entries, now));
         self.holders.insert(line, core as u8);
         self.drain_oldest(hw, core, now);
     }
@@ -170,6 +172,8 @@ impl Bbb {
     /// Frees the entry in the buffer of `core`, which learns of it at `now`.
     fn give_up(&mut self, hw: &mut Hw<Message>, core: usize, slot: u8, now: Cycle) {
         let line = self.buffers[core].remove(slot).line;
+        let entries = self.buffers[core].entries().len();
+        hw.detail.note(|tally| tally.buffered(core, entries, now));
         let is_gone = !self.buffers[core].entries().iter().any(|entry| entry.line == line);
         if is_gone && self.holder(line) == Some(core) {
             self.holders.remove(&line);

@@ -52,6 +52,8 @@ enum Flaw {
     IgnoresOrder,
     /// A request does not wait for a store in another core's queue.
     IgnoresConflicts,
+    /// A store of several words goes to memory in two messages, the first word ahead of the rest.
+    SplitsStores,
 }
 
 pub(super) fn design(params: &Params, machine: &Machine, _: LineId) -> Naive {
@@ -138,13 +140,15 @@ impl Naive {
         let found = hw.look_up(bank, sent);
         let number = hw.memory.next_number();
         let token = Token::of(core, bank);
-        if self.flaw == Flaw::IgnoresConflicts {
-            // Two cores can have the line in their queues; both leave it dirty.
+        if matches!(self.flaw, Flaw::IgnoresConflicts | Flaw::SplitsStores) {
+            // The line can be in the queues twice; each message leaves it dirty.
             hw.write_older(line, data, home, found, token);
         } else {
             hw.write_back(line, home, found, token);
         }
+        self.filter[line as usize % FILTER] += 1;
         let queue = &mut self.queues[core];
+        queue.stores.push_back(line);
         let before = queue.order.back().map(|sent| sent.controller);
         let announced = match before.or(queue.last.map(|(tile, _)| tile)) {
             Some(tile) if tile != controller => hw.mesh.control(core, tile, leaves),
@@ -192,8 +196,11 @@ impl Design for Naive {
         }
         hw.clean(core, at.way, at.line);
         let data = *hw.data(core, at.way, at.line);
-        self.queues[core].stores.push_back(at.line);
-        self.filter[at.line as usize % FILTER] += 1;
+        if self.flaw == Flaw::SplitsStores {
+            let mut first = *hw.in_memory(at.line);
+            at.lay_over(&mut first);
+            self.send(hw, core, at.line, &first, now);
+        }
         self.send(hw, core, at.line, &data, now);
     }
 

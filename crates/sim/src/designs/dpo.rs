@@ -291,6 +291,7 @@ impl Dpo {
             buffer.accumulated.fill(0);
         }
         buffer.push(Content::Fence { is_drain });
+        hw.detail.note(|tally| tally.buffered(who.core, buffer.entries.len(), now));
         buffer.segment += 1;
         buffer.has_stored = false;
         hw.counters.fences += 1;
@@ -327,6 +328,7 @@ impl Design for Dpo {
         let buffer = &mut self.buffers[core];
         buffer.segment += Epoch::from(buffer.depends());
         buffer.push(Content::Store { line, data, segment: buffer.segment });
+        hw.detail.note(|tally| tally.buffered(core, buffer.entries.len(), now));
         buffer.has_stored = true;
         buffer.drain = Drain::Stale;
         self.send(hw, core, now);

@@ -173,6 +173,8 @@ impl<Own> Buffers<Own> {
         }
         hw.counters.buffered_stores += 1;
         front.buffer.push(at.line, epoch, data, now);
+        let entries = front.buffer.entries().len();
+        hw.detail.note(|tally| tally.buffered(core, entries, now));
         hw.recorder.note(move |tape| tape.opens(core, epoch, now));
         let open = front.timeline.open();
         open.left += 1;
@@ -209,6 +211,8 @@ impl<Own> Buffers<Own> {
     ) {
         let front = &mut self.cores[core];
         let entry = front.buffer.remove(slot);
+        let entries = front.buffer.entries().len();
+        hw.detail.note(|tally| tally.buffered(core, entries, now));
         front.timeline.state(entry.epoch).left -= 1;
         for who in front.released() {
             hw.wake(who, now);

@@ -296,6 +296,10 @@ impl<M: Copy> Hw<M> {
         let Outgoing { line, replaced, tile, token, origin } = write;
         self.counters.line_writes += 1;
         let number = self.memory.write_sent(line, replaced);
+        if self.is_pm(line) {
+            let now = self.queue.now();
+            self.detail.note(|tally| tally.sent(number, now));
+        }
         self.queue.event(arrives, Event::WriteArrives { number, tile: tile as u8, token, origin });
         number
     }

@@ -46,16 +46,19 @@ impl<D: Design> System<D> {
 
     fn enqueue(&mut self, write: &Arriving, late: Late, now: Cycle) -> Written {
         let written = self.hw.memory.write_arrives(write.number, now, late, &mut self.hw.values);
-        let Hw { recorder, memory, .. } = &self.hw;
-        recorder.note(move |tape| {
-            tape.enters(QueueEntry {
-                queue: memory.write_queue(write.line),
-                line: Some(write.line),
-                core: write.token.waiter(),
-                arrived: now,
-                accepted: written.accepted,
-                left: written.left,
-            });
+        let Hw { recorder, detail, memory, .. } = &mut self.hw;
+        let entry = || QueueEntry {
+            queue: memory.write_queue(write.line),
+            line: Some(write.line),
+            core: write.token.waiter(),
+            arrived: now,
+            accepted: written.accepted,
+            left: written.left,
+        };
+        recorder.note(|tape| tape.enters(entry()));
+        detail.note(|tally| {
+            tally.persists(write.number, written.durable);
+            tally.enters(entry());
         });
         written
     }

@@ -293,9 +293,13 @@ impl<D: Design> System<D> {
         match acquire(&mut self.design, &mut self.hw, who, line, false, start) {
             Ok(fill) => {
                 self.hw.cores[core].missed(fill.ready, fill.source);
+                self.hw.detail.note(|tally| tally.load_missed(core, start, fill.ready));
                 Ok(fill)
             }
-            Err(gate) => Err(self.refused(core, gate)),
+            Err(gate) => {
+                self.hw.detail.note(|tally| tally.load_waits(core, start));
+                Err(self.refused(core, gate))
+            }
         }
     }
 
@@ -411,11 +415,7 @@ impl<D: Design> CorePort for System<D> {
         if self.attempt_push(core, entry).is_err() {
             return false;
         }
-        self.done(core);
-        self.hw.write_combining[core].queued += 1;
-        self.hw.counters.references += 1;
-        self.hw.counters.stores += 1;
-        self.hw.counters.stores_nt += 1;
+        self.streamed(core, 1);
         true
     }
 
@@ -447,6 +447,8 @@ impl<D: Design> CorePort for System<D> {
             if drained {
                 self.begin(core);
                 self.done(core);
+                let now = self.hw.cores[core].clock;
+                self.hw.detail.note(|tally| tally.drained(core, now));
             }
             return drained;
         }
@@ -460,6 +462,8 @@ impl<D: Design> CorePort for System<D> {
             return false;
         }
         if fence == Fence::Drain {
+            let now = self.hw.cores[core].clock;
+            self.hw.detail.note(|tally| tally.drain_begins(core, now));
             self.wait(core, Waits::Drain);
             return false;
         }
@@ -524,7 +528,11 @@ impl<D: Design> CorePort for System<D> {
 
     fn combines(&self, at: Addr) -> bool {
         let has_buffer = D::COMBINES && self.hw.config.core.write_combining > 0;
-        has_buffer && (self.pages.is_none() || self.hw.is_pm(self.line_of(at)))
+        has_buffer
+            && match self.pages {
+                None => at.is_pm(),
+                Some(_) => self.hw.is_pm(self.line_of(at)),
+            }
     }
 
     fn finished(&mut self, core: usize) {

@@ -192,12 +192,22 @@ impl<D: Design> HostPort for System<D> {
     }
 
     fn store_at_once(&mut self, core: usize, at: Addr, words: &[u64], masks: &[u64]) -> bool {
-        if self.attempt_store_words(core, at, words, masks).is_err() {
+        let kinds = (Kind::Part, Kind::Store);
+        if self.attempt_store_words(core, at, (words, masks), kinds).is_err() {
             return false;
         }
         self.done(core);
         self.hw.counters.references += 1;
         self.hw.counters.stores += 1;
+        true
+    }
+
+    fn stream_at_once(&mut self, core: usize, at: Addr, words: &[u64; 8]) -> bool {
+        let kinds = (Kind::PartNonTemporal, Kind::NonTemporal);
+        if self.attempt_store_words(core, at, (words, &[u64::MAX; 8]), kinds).is_err() {
+            return false;
+        }
+        self.streamed(core, words.len());
         true
     }
 

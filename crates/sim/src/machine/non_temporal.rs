@@ -18,6 +18,15 @@ use crate::hw::{Event, Gate};
 const REASON: Reason = Reason::WriteCombining;
 
 impl<D: Design> System<D> {
+    /// A non-temporal store of `core` has entered its store buffer, as so many entries.
+    pub(super) fn streamed(&mut self, core: usize, entries: usize) {
+        self.done(core);
+        self.hw.write_combining[core].queued += entries;
+        self.hw.counters.references += 1;
+        self.hw.counters.stores += 1;
+        self.hw.counters.stores_nt += 1;
+    }
+
     /// Puts the non-temporal store at the head of the store buffer, and those of the same line
     /// behind it, into the write-combining buffer.
     pub(super) fn drain_non_temporal(&mut self, who: Waiter, head: Entry, now: Cycle) -> Gate {
@@ -42,14 +51,15 @@ impl<D: Design> System<D> {
                 // It is in no cache: the way means nothing to an observer.
                 self.tell_store(core, store_of(entry, 0), entry.count, now);
             }
-            if let Some(full) = full {
+            // One that is full in the middle of a store of its line takes the rest first.
+            if let Some(full) = full.filter(|_| entry.kind == Kind::NonTemporal) {
                 // A refusal is harmless: the entry leaves later, as a victim or at a fence.
                 let _ = self.leave(core, full, now);
                 return Gate::Go;
             }
             let next = self.hw.cores[core].buffer.entries.front();
             let joins = next.is_some_and(|next| {
-                next.kind == Kind::NonTemporal && next.line == head.line && next.from <= now
+                next.kind.is_non_temporal() && next.line == head.line && next.from <= now
             });
             if !joins {
                 return Gate::Go;

@@ -52,11 +52,21 @@ impl<D: Design> System<D> {
         let now = self.attempt_measure(core)?;
         let at = now.cycles;
         self.hw.recorder.note(move |tape| if begins { tape.begins(at) } else { tape.ends(at) });
+        let issued = self.issued();
+        self.hw.detail.note(|tally| match begins {
+            true => tally.begins(&issued, at),
+            false => tally.ends(&issued, at),
+        });
         self.region = match begins {
             true => Region { from: Some(now), to: None },
             false => Region { from: self.region.from.take(), to: Some(now) },
         };
         Ok(())
+    }
+
+    /// The instructions that each program's core has issued.
+    fn issued(&self) -> Vec<u64> {
+        self.hw.cores[..self.programs].iter().map(|core| core.number).collect()
     }
 
     /// The outcome of the run or of its region, with the first `pm_bytes` persistent bytes.
@@ -66,7 +76,6 @@ impl<D: Design> System<D> {
         let from = self.region.from.clone().unwrap_or_default();
         let to = self.region.to.clone().unwrap_or_else(|| self.measured_by(last));
         let cycles = to.cycles - from.cycles;
-        let finished = cores.iter().map(|core| core.clock.clamp(from.cycles, to.cycles));
         let has_region = self.region.to.is_some() || self.region.from.is_some();
         let stalls = to.stalls.iter().enumerate().map(|(core, stalls)| {
             let mut stalls = match from.stalls.get(core) {
@@ -88,16 +97,25 @@ impl<D: Design> System<D> {
             sites
         });
         let sites = sites.collect();
+        let finished: Vec<Cycle> = cores
+            .iter()
+            .map(|core| core.clock.clamp(from.cycles, to.cycles) - from.cycles)
+            .collect();
+        let mut detail = self.hw.detail.finish(&self.issued(), to.cycles);
+        for (core, detail) in detail.iter_mut().flat_map(|detail| &mut detail.cores).enumerate() {
+            (detail.cycles, detail.stalls) = (finished[core], stalls[core]);
+        }
         let ends: Vec<Cycle> = cores.iter().map(|core| core.clock).collect();
         let mut pm = to_bytes(&self.hw.newest());
         pm.truncate(pm_bytes.unwrap_or(pm.len()));
         RunOutcome {
             cycles,
-            finished: finished.map(|at| at - from.cycles).collect(),
+            finished,
             stalls,
             counters: to.counters.since(&from.counters),
             sites,
             timeline: self.hw.recorder.timeline(&ends),
+            detail,
             pm,
         }
     }

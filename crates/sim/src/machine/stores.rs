@@ -22,7 +22,7 @@ impl<D: Design> System<D> {
         let who = Self::waiter(core, false);
         let gate = match head.kind {
             Kind::Store | Kind::Part | Kind::Copy => self.drain_store(who, head, now),
-            Kind::NonTemporal => self.drain_non_temporal(who, head, now),
+            Kind::NonTemporal | Kind::PartNonTemporal => self.drain_non_temporal(who, head, now),
             Kind::Flush => self.design.flush(&mut self.hw, who, head.line, now),
             Kind::Strand => self.design.strand(&mut self.hw, who, now),
             Kind::Order | Kind::Join | Kind::Drain => self.fence(who, head.kind, now),
@@ -42,8 +42,9 @@ impl<D: Design> System<D> {
     }
 
     fn head_is_done(&mut self, core: usize, head: Entry, now: Cycle) {
-        if !(head.kind.is_store() || head.kind == Kind::NonTemporal) {
+        if !(head.kind.is_store() || head.kind.is_non_temporal()) {
             self.hw.cores[core].buffer.pop();
+            self.hw.detail.note(|tally| tally.passed(core, head, now));
         }
         self.store_waits(core, Reason::StoreBuffer, now);
         self.release_program(core, head.kind, now);

@@ -11,7 +11,7 @@
 
 use super::System;
 use crate::Cycle;
-use crate::core::{Entry, Kind};
+use crate::core::Entry;
 use crate::design::{Design, Store};
 use crate::hw::Event;
 use crate::run::CoreAccess;
@@ -47,7 +47,7 @@ impl<D: Design> System<D> {
     #[cold]
     #[inline(never)]
     pub(super) fn tell_load(&mut self, core: usize, line: u32, word: u8, mask: u64) {
-        let is_store = |entry: &&Entry| entry.kind.is_store() || entry.kind == Kind::NonTemporal;
+        let is_store = |entry: &&Entry| entry.kind.is_store() || entry.kind.is_non_temporal();
         let queued = self.hw.cores[core].buffer.entries.iter().filter(is_store);
         let queued: u64 = queued.map(|entry| u64::from(entry.count)).sum();
         let position = self.trace.stored[core] + queued;

@@ -64,14 +64,14 @@ impl<D: Design> System<D> {
         Ok(value & (u64::MAX >> (64 - 8 * span.bytes)))
     }
 
-    /// Puts a store of aligned words of one line into the store buffer. It takes one place, and its
-    /// words take effect together.
+    /// Puts a store of aligned words of one line into the store buffer: entries of the first kind,
+    /// and one of the second behind them. It takes one place, and its words take effect together.
     pub(super) fn attempt_store_words(
         &mut self,
         core: usize,
         at: Addr,
-        words: &[u64],
-        masks: &[u64],
+        (words, masks): (&[u64], &[u64]),
+        (part, last): (Kind, Kind),
     ) -> Result<(), Pause> {
         let Place { line, word, .. } = self.place(at, Width::B8);
         assert!(usize::from(word) + words.len() <= 8, "the words are in one line");
@@ -84,8 +84,8 @@ impl<D: Design> System<D> {
         assert!(all.peek().is_some(), "a store of nothing");
         while let Some((word, (value, mask))) = all.next() {
             let (kind, count) = match all.peek() {
-                Some(_) => (Kind::Part, 0),
-                None => (Kind::Store, 1),
+                Some(_) => (part, 0),
+                None => (last, 1),
             };
             let (value, mask) = (*value & *mask, *mask);
             self.push(core, Entry { word, count, value, mask, ..Entry::mark(kind, line) });

@@ -8,7 +8,7 @@ use super::SimMemory;
 use crate::Cycle;
 use crate::engine::counters::Reason;
 use crate::run::Measured;
-use seawall_memory::Addr;
+use seawall_memory::{Addr, LINE_BYTES, Memory as _};
 
 /// The operations of a simulated core for code that the host executes. After `None` or false, pause
 /// and try again.
@@ -21,6 +21,7 @@ pub(crate) trait HostPort {
     fn load_bytes(&mut self, core: usize, at: Addr, bytes: usize) -> Option<u64>;
     fn load_at_once(&mut self, core: usize, at: Addr, into: &mut [u64]) -> bool;
     fn store_at_once(&mut self, core: usize, at: Addr, words: &[u64], masks: &[u64]) -> bool;
+    fn stream_at_once(&mut self, core: usize, at: Addr, words: &[u64; 8]) -> bool;
     fn frame_loads(&mut self, core: usize, at: Addr, count: u32) -> bool;
     fn frame_stores(&mut self, core: usize, at: Addr, count: u16, value: u64) -> bool;
     fn park(&mut self, core: usize, reason: Reason, deadline: Option<Cycle>) -> Option<bool>;
@@ -50,6 +51,7 @@ impl SimMemory<'_> {
     /// # Panics
     /// If the simulation is not one [of the host](crate::Simulation::of_host), or `page` is not the
     /// address of a page from 4096 on and below 2^47, or is mapped already.
+    #[track_caller]
     pub fn map(&self, page: u64, is_pm: bool, contents: &[u8]) {
         self.until(|machine| machine.map(page, is_pm, contents).then_some(()));
     }
@@ -82,6 +84,7 @@ impl SimMemory<'_> {
     ///
     /// # Panics
     /// If the bytes are none, cross a line, or are in more than two words.
+    #[track_caller]
     pub fn lock(&self, at: Addr, bytes: usize) -> [u64; 2] {
         self.until(|machine| machine.lock(self.core, at, bytes))
     }
@@ -94,6 +97,7 @@ impl SimMemory<'_> {
 
     /// A full fence (`mfence`): waits, as a locked instruction does, until the store buffer is
     /// empty, loads are complete, and the design lets it pass.
+    #[track_caller]
     pub fn full_fence(&self) {
         self.until(|machine| machine.full_fence(self.core).then_some(()));
     }
@@ -102,6 +106,7 @@ impl SimMemory<'_> {
     ///
     /// # Panics
     /// If they cross a line.
+    #[track_caller]
     pub fn load_bytes(&self, at: Addr, bytes: usize) -> u64 {
         self.until(|machine| machine.load_bytes(self.core, at, bytes))
     }
@@ -110,6 +115,7 @@ impl SimMemory<'_> {
     ///
     /// # Panics
     /// If they cross a line.
+    #[track_caller]
     pub fn store_bytes(&self, at: Addr, bytes: usize, value: u64) {
         assert!((1..=8).contains(&bytes), "a store of {bytes} bytes");
         let byte = at.bits() % 8;
@@ -124,6 +130,7 @@ impl SimMemory<'_> {
     ///
     /// # Panics
     /// If `at` is not aligned to 8 bytes, or the words are not all of one line.
+    #[track_caller]
     pub fn load_words(&self, at: Addr, into: &mut [u64]) {
         self.until(|machine| machine.load_at_once(self.core, at, into).then_some(()));
     }
@@ -134,14 +141,32 @@ impl SimMemory<'_> {
     /// # Panics
     /// If `at` is not aligned to 8 bytes, the words are not all of one line, or all masks are
     /// empty.
+    #[track_caller]
     pub fn store_words(&self, at: Addr, words: &[u64], masks: &[u64]) {
         assert_eq!(words.len(), masks.len(), "a mask for each word");
         self.until(|machine| machine.store_at_once(self.core, at, words, masks).then_some(()));
     }
 
+    /// Writes a line past the caches, as one (`movdir64b`): a crash keeps all of it or nothing, and
+    /// no core sees a part. Where such stores do not [combine](SimMemory::combines), it is an
+    /// ordinary store of the line and a flush.
+    ///
+    /// # Panics
+    /// If `at` is not the start of a line.
+    #[track_caller]
+    pub fn write_line(&self, at: Addr, from: [u64; 8]) {
+        if self.combines(at) {
+            self.until(|machine| machine.stream_at_once(self.core, at, &from).then_some(()));
+        } else {
+            self.store_words(at, &from, &[u64::MAX; 8]);
+            self.flush(at, LINE_BYTES);
+        }
+    }
+
     /// Charges accesses to the frame of a function that were only counted: `loads` and `stores` of
     /// the line of the aligned word at `at`. One of each is performed on that word, and the stores
     /// leave `value` there; the others hit the L1 right behind it and take their issue slots alone.
+    #[track_caller]
     pub fn frame(&self, at: Addr, loads: u32, stores: u32, value: u64) {
         if loads > 0 {
             self.until(|machine| machine.frame_loads(self.core, at, loads).then_some(()));
@@ -178,6 +203,7 @@ impl SimMemory<'_> {
     /// if one has done so since the last return.
     ///
     /// A run in which nothing is left but parked cores has come to a deadlock.
+    #[track_caller]
     pub fn park(&self) {
         self.until(|machine| machine.park(self.core, Reason::Idle, None));
     }
@@ -187,6 +213,7 @@ impl SimMemory<'_> {
     /// latest. Whether the core was unparked.
     ///
     /// An unpark that comes after a deadline is kept for the next park.
+    #[track_caller]
     pub fn sleep(&self, deadline: Option<u64>) -> bool {
         let ghz = self.machine.borrow().ghz();
         let deadline = deadline.map(|at| (at as f64 * ghz).ceil() as Cycle);
@@ -195,12 +222,14 @@ impl SimMemory<'_> {
 
     /// Waits until all that comes before this core's present has happened. Nothing else happens
     /// before the core's next operation, so that what the host does now is done at that time.
+    #[track_caller]
     pub fn turn(&self) {
         self.until(|machine| machine.turn(self.core).then_some(()));
     }
 
     /// Lets the program of `core` leave [`park`](SimMemory::park), at the later of its own clock
     /// and this core's.
+    #[track_caller]
     pub fn unpark(&self, core: usize) {
         self.until(|machine| machine.unpark(self.core, core).then_some(()));
     }
@@ -210,6 +239,7 @@ impl SimMemory<'_> {
     ///
     /// In a simulation [of the host](crate::Simulation::of_host), their stacks stay as they are; in
     /// others they are unwound.
+    #[track_caller]
     pub fn end(&self) -> ! {
         self.until(|machine| machine.end(self.core).then_some(()));
         loop {
@@ -223,6 +253,7 @@ impl SimMemory<'_> {
     /// Fills the caches with the lines that there are, as those of a machine that has run for
     /// long: the shared cache, or where there is a directory alone the private ones of the cores
     /// that have run. Lines that are in caches stay there.
+    #[track_caller]
     pub fn warm(&self) {
         self.until(|machine| machine.warm(self.core).then_some(()));
     }
@@ -236,17 +267,20 @@ impl SimMemory<'_> {
     }
 
     /// What has happened up to now, by this core's clock.
+    #[track_caller]
     pub fn measured(&self) -> Measured {
         self.until(|machine| machine.measured(self.core))
     }
 
     /// The region begins to which the outcome of the run will refer. Another beginning, or end,
     /// replaces an earlier one.
+    #[track_caller]
     pub fn roi_begin(&self) {
         self.until(|machine| machine.mark_region(self.core, true).then_some(()));
     }
 
     /// The region ends. Without this it ends with the run.
+    #[track_caller]
     pub fn roi_end(&self) {
         self.until(|machine| machine.mark_region(self.core, false).then_some(()));
     }

@@ -46,6 +46,10 @@ impl HostPort for Toy {
         call()
     }
 
+    fn stream_at_once(&mut self, _: usize, _: Addr, _: &[u64; 8]) -> bool {
+        call()
+    }
+
     fn frame_loads(&mut self, _: usize, _: Addr, _: u32) -> bool {
         call()
     }

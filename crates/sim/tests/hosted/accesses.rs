@@ -68,12 +68,16 @@ impl Observer for Torn {
 
 #[test]
 fn no_crash_and_no_core_sees_a_part_of_a_wide_store() {
-    for design in DESIGNS {
-        let writer = boxed(|memory| {
+    for (design, past) in DESIGNS.iter().flat_map(|design| [(design, false), (design, true)]) {
+        let writer = boxed(move |memory| {
             map(memory);
             for value in 1..30 {
-                memory.store_words(pm(0), &[value; 8], &[u64::MAX; 8]);
-                memory.flush(pm(0), 64);
+                if past {
+                    memory.write_line(pm(0), [value; 8]);
+                } else {
+                    memory.store_words(pm(0), &[value; 8], &[u64::MAX; 8]);
+                    memory.flush(pm(0), 64);
+                }
                 memory.order();
             }
         });

@@ -56,8 +56,10 @@ fn an_unpark_that_comes_first_is_kept_and_two_are_one() {
 fn cores_that_are_all_parked_are_a_deadlock_that_names_them() {
     let programs = vec![boxed(|_| {}), idle(), idle()];
     let ended = host("desktop", "clwb", programs).unwrap_err();
-    let SimError::Deadlock { who, .. } = ended else { panic!("{ended}") };
-    assert_eq!(who, "core 1 is parked; core 2 is parked; ");
+    let SimError::Deadlock { cores, .. } = ended else { panic!("{ended}") };
+    let found: Vec<String> = cores.iter().map(ToString::to_string).collect();
+    let parked = |core: usize| format!("core {core} is parked until another core unparks it");
+    assert_eq!(found, [1, 2].map(parked), "compiled code has no call of the machine");
 }
 
 #[test]

@@ -96,6 +96,9 @@ pub struct CompareOptions {
     /// stopped: to FILE.partial]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Add latencies, the fill of queues, and what each core did to the JSON records
+    #[arg(long)]
+    pub detail: bool,
     /// A timeline of the cell.
     #[command(flatten)]
     pub trace: TraceOptions,
@@ -129,6 +132,8 @@ pub struct Plan {
     pub jobs: Option<usize>,
     /// The point whose timeline is recorded.
     pub(crate) traced: Option<Traced>,
+    /// Whether latencies, queues and cores are recorded.
+    pub(crate) detail: bool,
 }
 
 impl Plan {
@@ -187,6 +192,7 @@ impl Plan {
             ribbon,
             jobs: options.jobs,
             traced: None,
+            detail: options.detail,
         };
         plan.baseline = baseline(options.baseline.as_deref(), &plan.designs())?;
         plan.traced = plan.traced(&options.trace)?;

@@ -4,6 +4,7 @@
 
 use crate::cell::{Cell, CellRibbon, Flushed, Moving};
 use crate::commands::compare::Comparison;
+use crate::engine::detail::DetailRecord;
 use seawall_memory::Model;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -70,6 +71,9 @@ pub struct Record {
     pub cycles: u64,
     /// Everything that was counted.
     pub counters: Map<String, Value>,
+    /// Latencies, queues and cores, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<DetailRecord>,
     /// Cycle and message of each broken crash.
     pub failures: Vec<Value>,
     /// The command that repeats the cell.
@@ -118,6 +122,7 @@ impl Comparison {
             flaw: point.flaw.name(),
             cycles: cell.cycles,
             counters: counters.map(|(name, _, count)| (name.to_owned(), json!(count))).collect(),
+            detail: cell.detail.as_ref().map(|detail| DetailRecord::new(detail, cell.cycles)),
             failures: cell.broken.iter().map(failure).collect(),
             command: cell.command(&self.plan.machine_name),
             partial: self.is_partial,

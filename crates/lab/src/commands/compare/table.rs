@@ -11,6 +11,7 @@ use crate::commands::compare::Comparison;
 use crate::engine::parts::{Parts, number_head, text_head};
 use crate::engine::spent::{Groups, mostly_head};
 use crate::engine::timeline::summary;
+use crate::engine::warm;
 use seawall_report::{Fitted, plain_table};
 use std::fmt::Write;
 
@@ -37,6 +38,8 @@ impl Comparison {
                  busy, mem., lock, persist: where the threads' time went, in %\n";
         text += &self.ribbon_summary();
         text += &self.crash_summary();
+        let runs = self.cells.iter().map(|cell| &cell.counters);
+        text += &warm::hint(&self.plan.machine_name, runs);
         if let Some((cell, timeline)) = self.traced() {
             text += &summary(&cell.point.cell_name(), timeline);
         }

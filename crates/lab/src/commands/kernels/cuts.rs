@@ -9,6 +9,7 @@
 use crate::LabError;
 use crate::cell::crash::Broken;
 use crate::commands::kernels::point::{KernelPoint, simulate};
+use crate::engine::timeline::Recorded;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use seawall_sim::{Machine, Recording};
@@ -91,12 +92,13 @@ impl KernelVisitor for Crashed<'_> {
 
     fn visit<K: Kernel>(self) -> Self::Output {
         let mut watching = None;
-        let simulated = simulate::<K>(self.machine, self.point, None, self.stop, |pm| {
-            let recording = Recording::at(pm.to_vec(), self.point.threads, self.points());
-            let recording = Rc::new(RefCell::new(recording));
-            watching = Some(recording.clone());
-            Some(recording)
-        })?;
+        let simulated =
+            simulate::<K>(self.machine, self.point, Recorded::default(), self.stop, |pm| {
+                let recording = Recording::at(pm.to_vec(), self.point.threads, self.points());
+                let recording = Rc::new(RefCell::new(recording));
+                watching = Some(recording.clone());
+                Some(recording)
+            })?;
         let recording = watching.expect("a simulation asks who watches");
         let recording = recording.borrow();
         let broken = recording.broken().iter();

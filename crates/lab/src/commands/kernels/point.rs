@@ -8,13 +8,13 @@
 use crate::LabError;
 use crate::cell::{BYTES_MAX, cpu_time};
 use crate::engine::kept::Keep;
-use crate::engine::timeline::recorded;
+use crate::engine::timeline::{Recorded, recorded};
 use seawall_any::AnyMemory;
 use seawall_memory::{Image, Memory, MemoryExt};
 use seawall_runtime::Arena;
 use seawall_sim::{
-    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunOutcome, RunTimeline,
-    SimMemory, Simulation, Stalls, TimelineWindow,
+    Choice, Counters, Cycle, Machine, Observer, Program, Reason, RunDetail, RunOutcome,
+    RunTimeline, SimMemory, Simulation, Stalls,
 };
 use seawall_workloads::{Damage, Input, Kernel, KernelVisitor, Layout, Stacks, with_kernel};
 use serde::{Deserialize, Serialize};
@@ -129,6 +129,8 @@ pub struct KernelRun {
     pub result: Result<(), Damage>,
     /// What happened when, if it was recorded.
     pub timeline: Option<RunTimeline>,
+    /// Latencies, queues and cores, if that was asked for.
+    pub detail: Option<RunDetail>,
 }
 
 /// A right run in a file of finished ones.
@@ -155,10 +157,19 @@ impl Keep<KernelPoint> for KernelRun {
         let line: Line = serde_json::from_value(line.clone()).ok()?;
         let Line { size, pm_bytes, cycles, start, stalls, counters, host } = line;
         let input = Input { threads: point.threads, size, seed: point.seed };
-        let (result, timeline) = (Ok(()), None);
-        let run =
-            KernelRun { input, pm_bytes, cycles, start, stalls, counters, host, result, timeline };
-        Some(run)
+        let (result, timeline, detail) = (Ok(()), None, None);
+        Some(KernelRun {
+            input,
+            pm_bytes,
+            cycles,
+            start,
+            stalls,
+            counters,
+            host,
+            result,
+            timeline,
+            detail,
+        })
     }
 }
 
@@ -172,23 +183,23 @@ pub fn run_kernel(
     point: &KernelPoint,
     stop: &Arc<AtomicBool>,
 ) -> Result<KernelRun, LabError> {
-    run_recorded(machine, point, None, stop)
+    run_recorded(machine, point, Recorded::default(), stop)
 }
 
-/// As [`run_kernel`]; records the timeline of a part of the run, if one is asked for.
+/// As [`run_kernel`]; also records what is asked for.
 pub(crate) fn run_recorded(
     machine: &Machine,
     point: &KernelPoint,
-    window: Option<TimelineWindow>,
+    recording: Recorded,
     stop: &Arc<AtomicBool>,
 ) -> Result<KernelRun, LabError> {
-    with_kernel(&point.kernel, Run { machine, point, window, stop })?
+    with_kernel(&point.kernel, Run { machine, point, recording, stop })?
 }
 
 struct Run<'a> {
     machine: &'a Machine,
     point: &'a KernelPoint,
-    window: Option<TimelineWindow>,
+    recording: Recorded,
     stop: &'a Arc<AtomicBool>,
 }
 
@@ -196,8 +207,8 @@ impl KernelVisitor for Run<'_> {
     type Output = Result<KernelRun, LabError>;
 
     fn visit<K: Kernel>(self) -> Self::Output {
-        let Run { machine, point, window, stop } = self;
-        let simulated = simulate::<K>(machine, point, window, stop, |_| None)?;
+        let Run { machine, point, recording, stop } = self;
+        let simulated = simulate::<K>(machine, point, recording, stop, |_| None)?;
         let Simulated { kernel, input, layout, start, outcome, host } = simulated;
         let mut stalls = Stalls::default();
         for reason in Reason::ALL {
@@ -214,6 +225,7 @@ impl KernelVisitor for Run<'_> {
             host,
             result: kernel.check(&AnyMemory::image(&end)),
             timeline: outcome.timeline,
+            detail: outcome.detail,
         })
     }
 }
@@ -229,12 +241,12 @@ pub(crate) struct Simulated<K> {
 }
 
 /// Writes the input of `point`, lets `watch` see the persistent memory and name who watches, and
-/// runs it, recording the timeline of `window`: the one place where a kernel meets a simulated
+/// runs it, recording what is asked for: the one place where a kernel meets a simulated
 /// machine.
 pub(crate) fn simulate<K: Kernel>(
     machine: &Machine,
     point: &KernelPoint,
-    window: Option<TimelineWindow>,
+    recording: Recorded,
     stop: &Arc<AtomicBool>,
     watch: impl FnOnce(&[u8]) -> Option<Rc<RefCell<dyn Observer>>>,
 ) -> Result<Simulated<K>, LabError> {
@@ -270,7 +282,7 @@ pub(crate) fn simulate<K: Kernel>(
     let host = cpu_time();
     let watcher = watch(&pm);
     let simulation = Simulation::new(&machine, &point.design, pm, dram).stopped_by(stop.clone());
-    let mut simulation = recorded(simulation, window);
+    let mut simulation = recorded(simulation, recording);
     if let Some(watcher) = watcher {
         simulation = simulation.watched_by(watcher);
     }

@@ -4,6 +4,7 @@
 
 use super::{KernelCell, Kernels, entry};
 use crate::commands::kernels::point::Extent;
+use crate::engine::detail::DetailRecord;
 use seawall_sim::{Choice, Counters};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -57,6 +58,9 @@ pub struct KernelRecord {
     /// Every parameter of the design.
     pub parameters: Map<String, Value>,
     pub seed: u64,
+    /// Latencies, queues and cores, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<DetailRecord>,
     /// What is wrong with the result, and cycle and message of each broken crash.
     pub failures: Vec<Value>,
     /// The command that repeats the cell.
@@ -156,6 +160,7 @@ impl Kernels {
             model: point.design.model_name(),
             parameters: parameters_of(&point.design),
             seed: point.seed,
+            detail: run.detail.as_ref().map(|detail| DetailRecord::new(detail, run.cycles)),
             failures: wrong.into_iter().chain(broken).collect(),
             command: cell.command(self),
             partial: self.is_partial,

@@ -7,6 +7,7 @@ use super::record::{conflicts, own_lines, per_cent};
 use super::{KernelCell, Kernels};
 use crate::engine::parts::{Parts, number_head, text_head};
 use crate::engine::spent::{Groups, mostly_head, short};
+use crate::engine::warm;
 use seawall_report::{Fitted, plain_table, text_of, text_sparing};
 use seawall_sim::{Choice, Counters, Reason};
 use std::fmt::Write;
@@ -41,6 +42,8 @@ impl Kernels {
         let mut text = self.fitted(&[]).note + "\n" + &self.designs();
         text += LEGEND;
         text += &self.summary();
+        let runs = self.cells.iter().map(|cell| &cell.run.counters);
+        text += &warm::hint(&self.plan.machine_name, runs);
         if self.is_partial {
             let (done, all) = (self.cells.len(), self.plan.points.len());
             let _ = writeln!(text, "PARTIAL: stopped after {done} of {all} cells");

@@ -401,11 +401,7 @@ impl Thread<'_, '_> {
             Instruction::Stream(at, value) => {
                 memory.write_nt(place(at), &u64::from(value).to_le_bytes());
             }
-            Instruction::Line(at, value) => {
-                let line: Vec<u8> =
-                    [u64::from(value); 8].iter().flat_map(|w| w.to_le_bytes()).collect();
-                memory.write_nt(place(at), &line);
-            }
+            Instruction::Line(at, value) => memory.write_line(place(at), [value.into(); 8]),
             Instruction::WriteBack(at) => memory.flush(place(at), 8),
             Instruction::Flush(at) => {
                 memory.flush(place(at), 8);

@@ -20,6 +20,7 @@ const FENCES: [&str; 7] = ["SF", "MF", "PB", "PB", "DF", "NS", "JS"];
 enum Act {
     Store(usize, u64),
     StoreNt(usize, u64),
+    StoreLine(&'static str, u64),
     Load(usize),
     Add(usize),
     Swap(usize, u64),
@@ -32,6 +33,8 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => (word.clone(), 1..3u64).prop_map(|(word, value)| Act::Store(word, value)),
         2 => (word.clone(), 1..3u64).prop_map(|(word, value)| Act::StoreNt(word, value)),
+        1 => (prop::sample::select(vec!["x", "y"]), 1..3u64)
+            .prop_map(|(line, value)| Act::StoreLine(line, value)),
         4 => word.clone().prop_map(Act::Load),
         1 => word.clone().prop_map(Act::Add),
         1 => (word.clone(), 1..3u64).prop_map(|(word, value)| Act::Swap(word, value)),
@@ -62,6 +65,10 @@ fn test_of(program: &[Vec<Act>]) -> Option<Litmus> {
             let (word, line) = match *act {
                 Act::Store(word, value) => (Some(word), format!("W {} {value}", WORDS[word])),
                 Act::StoreNt(word, value) => (Some(word), format!("NT {} {value}", WORDS[word])),
+                Act::StoreLine(line, value) => {
+                    let word = WORDS.iter().position(|word| word.starts_with(line));
+                    (word, format!("M64 {line} {value}"))
+                }
                 Act::Load(word) => (Some(word), format!("R {} {}", WORDS[word], register())),
                 Act::Add(word) => (Some(word), format!("FAA {} 1", WORDS[word])),
                 Act::Swap(word, value) => {

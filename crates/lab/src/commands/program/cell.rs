@@ -178,6 +178,7 @@ impl Bench {
             folder,
             cycles_max: Cycle::MAX,
             has_profile,
+            has_detail: plan.detail && is_measured,
             timeline,
         };
         let run = Run {

@@ -95,6 +95,7 @@ pub struct ProgramExperiment {
     plot: Option<PathBuf>,
     html: Option<PathBuf>,
     trace: TraceOptions,
+    detail: bool,
     is_unannotated: bool,
 }
 
@@ -120,6 +121,7 @@ impl CompareOptions {
             plot: self.plot.clone(),
             html: self.html.clone(),
             trace: self.trace.clone(),
+            detail: self.detail,
             is_unannotated: false,
         })
     }
@@ -147,6 +149,7 @@ impl KernelOptions {
             plot: self.plot.clone(),
             html: self.html.clone(),
             trace: self.trace.clone(),
+            detail: self.detail,
             is_unannotated: true,
         })
     }
@@ -222,6 +225,8 @@ pub struct ProgramPlan {
     pub(super) jobs: Option<usize>,
     /// The point whose timeline is recorded.
     pub(super) traced: Option<Traced>,
+    /// Whether latencies, queues and cores are recorded.
+    pub(super) detail: bool,
 }
 
 impl ProgramPlan {
@@ -510,6 +515,7 @@ impl ProgramExperiment {
             seed: self.seed,
             jobs: self.jobs,
             traced,
+            detail: self.detail,
         })
     }
 

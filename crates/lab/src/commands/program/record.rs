@@ -6,6 +6,7 @@ use super::profile::ProfileRecord;
 use super::{ProgramCell, Programs};
 use crate::cell::{CellRibbon, Flushed};
 use crate::commands::kernels::{counters_of, parameters_of};
+use crate::engine::detail::DetailRecord;
 use seawall_program::{Asks, Fences, From, Persistent};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -86,6 +87,9 @@ pub struct ProgramRecord {
     /// Every parameter of the design.
     pub parameters: Map<String, Value>,
     pub seed: u64,
+    /// Latencies, queues and cores, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<DetailRecord>,
     /// What is wrong with the result, and cycle and message of each broken crash.
     pub failures: Vec<Value>,
     /// The places with the most cycles, 100 at most, if that was asked for.
@@ -145,6 +149,7 @@ impl Programs {
             model: cell.point.design.model_name(),
             parameters: parameters_of(&cell.point.design),
             seed: plan.seed,
+            detail: ran.detail.as_ref().map(|detail| DetailRecord::new(detail, ran.cycles)),
             failures: wrong.chain(broken).collect(),
             profile: cell.profile_records(),
             command: plan.command(&cell.point),

@@ -43,9 +43,10 @@ pub(crate) fn threads(image: &Path, places: &[Place]) -> String {
         let lines = lines(image, &place.callers);
         let own = lines.iter().find(|line| !line.is_support()).or(lines.first());
         let Some(line) = own else { continue };
-        text += &match places {
-            [_] => format!(", at {line}"),
-            _ => format!("\n  thread {} at {line}", place.thread),
+        text += &match (places, &place.does) {
+            ([_], None) => format!(", at {line}"),
+            (_, None) => format!("\n  thread {} at {line}", place.thread),
+            (_, Some(does)) => format!("\n  thread {} at {line} {does}", place.thread),
         };
     }
     text

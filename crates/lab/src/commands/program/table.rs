@@ -6,6 +6,7 @@ use super::{ProgramCell, Programs};
 use crate::cell::{Flushed, ribbon_summary};
 use crate::engine::spent::Groups;
 use crate::engine::timeline::summary;
+use crate::engine::warm;
 use comfy_table::Table;
 use seawall_memory::Model;
 use seawall_program::{Fences, From, Persistent};
@@ -54,6 +55,8 @@ impl Programs {
                  busy, mem., lock, persist: where the threads' time went, in %\n";
         text += &self.ribbon_summary();
         text += &self.crash_summary();
+        let runs = self.cells.iter().map(|cell| &cell.ran.counters);
+        text += &warm::hint(&plan.machine_name, runs);
         if let Some((cell, timeline)) = self.traced() {
             text += &summary(&cell, timeline);
         }

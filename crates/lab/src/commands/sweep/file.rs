@@ -11,6 +11,7 @@ use crate::commands::kernels::{KERNEL_BASELINE, sizes};
 use crate::commands::program::{FenceChoice, FromChoice, PmChoice};
 use crate::commands::similar::tip;
 use crate::engine::options::{CRASHES_MAX, in_range, once, threads_of};
+use crate::engine::warm::is_of_reads;
 use crate::subject::{Asked, AskedPrograms, Setting};
 use crate::{KernelSize, LabError};
 use seawall_sim::{Choice, Machine, read_description, toml_in_words};
@@ -79,6 +80,8 @@ struct Text {
     seed: u64,
     #[serde(default)]
     crashes: u64,
+    #[serde(default)]
+    detail: bool,
     factor: Vec<FactorText>,
 }
 
@@ -157,6 +160,8 @@ pub(super) struct SweepFile {
     pub(super) mode: Factors,
     pub(super) seed: u64,
     pub(super) crashes: u64,
+    /// Whether records have latencies, queues and cores.
+    pub(super) detail: bool,
     pub(super) factors: Vec<Factor>,
 }
 
@@ -402,6 +407,7 @@ impl SweepFile {
             threads,
             seed: text.seed,
             crashes: text.crashes,
+            detail: text.detail,
         })?;
         let experiment = SweepFile {
             title: text.title,
@@ -414,9 +420,17 @@ impl SweepFile {
             mode: text.factors,
             seed: text.seed,
             crashes: text.crashes,
+            detail: text.detail,
             factors,
         };
         Ok(experiment)
+    }
+
+    /// The numbers of the machine that are varied and that only accesses to memory feel.
+    pub(super) fn latencies_of_reads(&self) -> Vec<&str> {
+        let of_machine = self.factors.iter().filter(|factor| factor.side == Side::Machine);
+        let keys = of_machine.flat_map(|factor| &factor.keys).map(String::as_str);
+        keys.filter(|key| is_of_reads(key)).collect()
     }
 
     /// The machine under these settings: for each factor the number of its value, or none.

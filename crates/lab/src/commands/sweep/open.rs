@@ -9,6 +9,7 @@ use super::task::SweepTask;
 use super::{Sweep, SweepError, SweepPlan, SweepPoint};
 use crate::LabError;
 use crate::engine::jobs::Piece;
+use crate::subject::Setting;
 use seawall_sim::SimError;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -106,7 +107,8 @@ fn changed(
         (point.baseline.is_none(), record.counter("references"))
     };
     let Some((point, record)) = done.min_by_key(length) else { return Ok(None) };
-    let run = match point.subject.run(&point.setting.machine, 0, stop) {
+    let setting = Setting { crashes: 0, detail: false, ..point.setting.clone() };
+    let run = match point.subject.run(&setting, stop) {
         Err(LabError::Sim(SimError::Stopped)) => return Ok(None),
         other => other?,
     };

@@ -5,6 +5,7 @@
 
 use crate::commands::kernels::point::Extent;
 use crate::commands::kernels::{counters_of, entry, log_share, parameters_of};
+use crate::engine::detail::DetailRecord;
 use crate::engine::spent::Spent;
 use crate::subject::{Outcome, Setting, Subject};
 use seawall_program::{Fences, From, Persistent};
@@ -73,11 +74,18 @@ pub(super) struct ProgramDescribed {
 pub(super) struct On {
     /// Crashes asked for.
     crashes: u64,
+    /// Whether the record has latencies, queues and cores.
+    #[serde(default, skip_serializing_if = "is_false")]
+    detailed: bool,
     design: String,
     /// Every parameter of the design.
     parameters: Map<String, Value>,
     /// Every number of the machine.
     machine_parameters: Value,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A line of the file.
@@ -107,6 +115,8 @@ pub(super) struct SweepRecord {
     /// Cycles of all threads by reason, `busy` and `idle` included.
     stall_cycles: Map<String, Value>,
     pub(super) counters: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    detail: Option<DetailRecord>,
     version: String,
 }
 
@@ -146,6 +156,7 @@ impl Described {
         let design = subject.design();
         let on = On {
             crashes: setting.crashes,
+            detailed: setting.detail,
             design: design.entry.name.to_owned(),
             parameters: parameters_of(design),
             machine_parameters: serde_json::to_value(&setting.machine).unwrap_or_default(),
@@ -221,7 +232,7 @@ impl SweepRecord {
         outcome: Outcome,
         (baseline, baseline_took): (&str, Option<u64>),
     ) -> SweepRecord {
-        let Outcome { cycles, operation_cycles, spent, counters, .. } = outcome;
+        let Outcome { cycles, operation_cycles, spent, counters, detail, .. } = outcome;
         let stalled = Reason::ALL.into_iter().map(|r| (r.name(), spent.stalls.get(r)));
         let stall_cycles = std::iter::once(("busy", spent.busy())).chain(stalled);
         let took = operation_cycles.unwrap_or(cycles);
@@ -241,6 +252,7 @@ impl SweepRecord {
             log_share: log_share(&counters),
             stall_cycles: stall_cycles.map(|(name, count)| (name.into(), json!(count))).collect(),
             counters: counters_of(&counters),
+            detail: detail.as_ref().map(|detail| DetailRecord::new(detail, cycles)),
             version: seawall_report::version().to_owned(),
         }
     }
@@ -321,10 +333,11 @@ impl SweepRecord {
             threads: 1,
             seed: 1,
             crashes: 0,
+            detail: false,
         };
         let lu = Asked::Kernel { name: "lu".into(), size: 2, extent: Extent::default() };
         let subject = lu.at(&setting).unwrap();
-        let outcome = subject.run(&setting.machine, 0, &Default::default()).unwrap();
+        let outcome = subject.run(&setting, &Default::default()).unwrap();
         let described = Described::new(&setting, &subject);
         SweepRecord::new(("test", "desktop"), described, outcome, ("volatile", Some(8)))
     }

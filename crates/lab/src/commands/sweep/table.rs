@@ -4,6 +4,7 @@ use super::file::Factors;
 use super::record::SweepRecord;
 use super::{Place, Sweep};
 use crate::engine::spent::Spent;
+use crate::engine::warm;
 use comfy_table::Table;
 use seawall_report::{plain_table, text_sparing};
 use seawall_sim::{Reason, Stalls};
@@ -34,6 +35,7 @@ impl Sweep {
         text += "\nmean: geometric, of base: over the row with *; inter: conflicts between threads \
                  of all,\npersist and mostly: where the threads' time went, in %\n";
         text += &self.summary();
+        text += &self.warm_hint();
         if self.is_partial() {
             let (done, all) = (self.records.len(), self.plan.points.len());
             let out = self.plan.out.display();
@@ -43,6 +45,15 @@ impl Sweep {
             );
         }
         text
+    }
+
+    /// What is said of factors that next to no access feels.
+    fn warm_hint(&self) -> String {
+        let experiment = &self.plan.experiment;
+        let sum = |name| self.records.values().map(|record| record.counter(name)).sum();
+        let remedy = format!("machine = \"{}:cold=true\"", experiment.machine_name);
+        let counts = (sum("llc_misses"), sum("references"));
+        warm::said(&experiment.latencies_of_reads(), experiment.machine.cold, counts, &remedy)
     }
 
     fn table(&self, factor: usize) -> Table {

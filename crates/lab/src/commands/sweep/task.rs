@@ -56,8 +56,7 @@ impl SweepPoint {
         over: Option<u64>,
         stop: &Arc<AtomicBool>,
     ) -> Result<SweepRecord, LabError> {
-        let Setting { machine, crashes, .. } = &self.setting;
-        let outcome = self.subject.run(machine, *crashes, stop)?;
+        let outcome = self.subject.run(&self.setting, stop)?;
         let of = (&*head.experiment, &*head.machine);
         Ok(SweepRecord::new(of, self.described.clone(), outcome, (&head.baseline, over)))
     }
@@ -185,6 +184,37 @@ mod tests {
         let file = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert_eq!(file("there"), file("here"));
         assert!(file("here").lines().count() > 4);
+    }
+
+    #[test]
+    fn detail_belongs_to_a_point_and_a_factor_that_no_access_feels_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, stop) = (folder.path().join("out"), Arc::default());
+        let plan = |detail: bool| {
+            let text = TEXT.replace("crashes = 1", &format!("detail = {detail}"));
+            let text = text
+                .replace("core.count\", values = [1, 2]", "memory.nvm.read\", values = [240, 480]");
+            SweepPlan::of_table("test", text.parse().unwrap(), out.clone(), None).unwrap()
+        };
+        let open = OpenSweep::open(plan(true), &stop).unwrap();
+        let mut tasks = open.left();
+        tasks.sort_by_key(|task| task.baseline().is_some());
+        for task in tasks {
+            let sent = SweepTask::read(&task.to_text().unwrap()).unwrap();
+            let over = task.baseline().map(|key| open.cycles(key).unwrap());
+            open.add(&sent.run(over, &stop).unwrap()).unwrap();
+        }
+        let sweep = open.finish().unwrap();
+        let text = sweep.to_text();
+        assert!(text.contains("\nmemory.nvm.read can show little: 0 of "), "{text}");
+        assert!(text.contains("machine = \"desktop:ghz=2.7:cold=true\" begins"), "{text}");
+        let lines = std::fs::read_to_string(&out).unwrap();
+        assert!(lines.lines().all(|line| line.contains("\"load_miss_cycles\":{\"count\":")));
+        let again = OpenSweep::open(plan(true), &stop).unwrap();
+        assert!(again.left().is_empty());
+        again.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), lines, "numbers keep their digits");
+        assert!(OpenSweep::open(plan(false), &stop).is_err(), "its points have no detail");
     }
 
     #[test]

@@ -108,6 +108,7 @@ impl Dpo {
                 let entry = hw.memory.mark(controller, now, floor);
                 if let Some(entry) = entry {
                     hw.recorder.note(move |tape| tape.enters(entry));
+                    hw.detail.note(|tally| tally.enters(entry));
                 }
             }
         }
@@ -179,6 +180,7 @@ impl Dpo {
                 hw.queue.event(settled, Event::Design(message));
             }
         }
+        hw.detail.note(|tally| tally.buffered(core, buffer.entries.len(), now));
         for who in std::mem::take(&mut buffer.full) {
             hw.wake(who, now);
         }

@@ -228,6 +228,7 @@ impl StrandWeaver {
             at += 1;
         }
         let own = &mut self.cores[core];
+        hw.detail.note(|tally| tally.buffered(core, own.writes().count(), now));
         for who in std::mem::take(&mut own.stalled) {
             hw.wake(who, now);
         }

@@ -77,6 +77,7 @@ impl Kernel {
             folder: workshop.new_folder()?,
             cycles_max: Cycle::MAX,
             has_profile: false,
+            has_detail: false,
             timeline: None,
         };
         let run = Run { request, server: workshop.server(), input: None, seconds: SECONDS };
