@@ -2,10 +2,10 @@
 //! it uses memory below the stack pointer, and which vector registers it needs.
 //!
 //! A function may pass an argument or a result on in a vector register that it does not name
-//! (`return g(x);`), so that one that calls others needs the widest registers of its file. Compilers
-//! know what the functions of a file leave alone (gcc's `-fipa-ra`), so that a caller may keep a
-//! value in a vector register that a function of the same file does not name. A function therefore
-//! needs what its callers in the file need, too.
+//! (`return g(x);`), so that one that calls others needs the widest registers of its file.
+//! Compilers know what the functions of a file leave alone (gcc's `-fipa-ra`), so that a caller may
+//! keep a value in a vector register that a function of the same file does not name. A function
+//! therefore needs what its callers in the file need, too.
 
 use super::instruction::{Flow, Instruction};
 use super::operand::{BP, Memory, Operand, SP, is_general, vector};
