@@ -307,8 +307,8 @@ impl<'a> Traced<'a> {
         Some(store)
     }
 
-    /// A compare-and-exchange has found this word, and failed: a load before which the stores of its
-    /// thread have become visible. It completes no flush, so it is no fence.
+    /// A compare-and-exchange has found this word, and failed: a load before which the stores of
+    /// its thread have become visible. It completes no flush, so it is no fence.
     pub(crate) fn fail(&self, at: Addr, found: u64, caller: Site) {
         self.look(at, caller);
         if self.shared.notes_failed {
