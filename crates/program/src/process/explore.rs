@@ -1,5 +1,6 @@
 //! The served side of an exploration: a process that has loaded the program and forks for each run.
 
+mod chains;
 mod machine;
 mod server;
 mod space;

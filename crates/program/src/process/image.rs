@@ -1,12 +1,12 @@
 //! Where the loaded modules of the program are.
 
 use crate::explore::is_library;
-use crate::process::callers::Frame;
+use crate::process::callers::{CALLS_MAX, Chain, Frame};
 use crate::process::locals::ThreadLocals;
 use crate::process::runtime::runtime;
 use crate::process::stacks;
 use libc::{c_int, c_void};
-use seawall_cc::UnwindRow;
+use seawall_cc::{Base, UnwindRow};
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -153,21 +153,21 @@ impl ProgramCode {
     }
 
     /// How to find the frame of the instruction at `at`.
-    pub(crate) fn row_of(&self, at: u64) -> Option<&UnwindRow> {
+    fn row_of(&self, at: u64) -> Option<&UnwindRow> {
         let behind = self.rows.partition_point(|row| row.code.start <= at);
         self.rows[..behind].last().filter(|row| at < row.code.end)
     }
 
-    pub(crate) fn is_of_library(&self, at: u64) -> bool {
+    fn is_of_library(&self, at: u64) -> bool {
         let behind = self.libraries.partition_point(|(start, _)| *start <= at);
         self.libraries[..behind].last().is_some_and(|(_, end)| at < *end)
     }
 
-    pub(crate) fn is_own(&self, at: u64) -> bool {
+    fn is_own(&self, at: u64) -> bool {
         self.own.iter().any(|code| (code.0..code.1).contains(&at))
     }
 
-    pub(crate) fn is_support(&self, at: u64) -> bool {
+    fn is_support(&self, at: u64) -> bool {
         (self.support.0..self.support.1).contains(&at)
     }
 
@@ -182,7 +182,7 @@ impl ProgramCode {
 
     /// Whether the instruction before `at` can be a call, which addresses of functions that are
     /// kept on a stack are not behind.
-    pub(crate) fn is_behind_call(&self, at: u64) -> bool {
+    fn is_behind_call(&self, at: u64) -> bool {
         if !self.is_own(at) || !self.is_own(at.wrapping_sub(7)) {
             return false;
         }
@@ -232,8 +232,99 @@ impl ProgramCode {
     }
 }
 
+/// Calls that are looked at for one chain: those of libraries, and those of recursion.
+const CALLS_LOOKED_AT: usize = 64;
+/// `leaq 128(%rsp), %rsp` behind a call of the machine in a function with a red zone, and `popfq`
+/// before that in one that sets the direction.
+const OVER_RED_ZONE: [u8; 8] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0];
+const RED_ZONE: u64 = 128;
+const POP_FLAGS: u8 = 0x9d;
+
+impl ProgramCode {
+    /// The user's calls that led to a frame. If there are none, the frame itself.
+    pub(crate) fn chain(&self, frame: Frame) -> Chain {
+        self.chain_by(frame, &mut Vec::new())
+    }
+
+    /// The same; `backs` gets the return addresses on the stack, each after where it is. They are
+    /// found by the unwinding tables of the code. Without one, the next word of the stack that looks
+    /// like a return address is taken, and only to get out of a library.
+    pub(crate) fn chain_by(&self, frame: Frame, backs: &mut Vec<(u64, u64)>) -> Chain {
+        let (mut chain, end) = (Chain::default(), stacks::end_of(frame.stack));
+        let (mut functions, mut next) = ([0; CALLS_MAX], Some(frame));
+        for _ in 0..CALLS_LOOKED_AT {
+            let Some(frame) = next.filter(|_| chain.len() < CALLS_MAX) else { break };
+            // A return address may be the first byte of the next function.
+            let at = frame.site.wrapping_sub(1);
+            let function = self.row_of(at).map_or(at, |row| row.function);
+            let is_users = self.is_own(at) && !self.is_of_library(at);
+            if is_users && !functions[..chain.len()].contains(&function) {
+                functions[chain.len()] = function;
+                chain.add(frame.site);
+            }
+            let is_in_library = chain.len() == 0;
+            let found = self.caller_by_table(frame, end);
+            next = found.or_else(|| self.caller_on_stack(frame, end).filter(|_| is_in_library));
+            backs.extend(next.map(|next| (next.stack - 8, next.site)));
+        }
+        if chain.len() == 0 {
+            chain.add(frame.site);
+        }
+        chain
+    }
+
+    /// The frame that has called the support library, if `frame` is in that.
+    pub(crate) fn caller_of_support(&self, frame: Frame) -> Option<Frame> {
+        let end = stacks::end_of(frame.stack);
+        let mut next = Some(frame).filter(|frame| self.is_support(frame.site));
+        while let Some(frame) = next.filter(|frame| self.is_support(frame.site)) {
+            let found = self.caller_by_table(frame, end);
+            next = found.or_else(|| self.caller_on_stack(frame, end));
+        }
+        next
+    }
+
+    fn caller_by_table(&self, frame: Frame, end: u64) -> Option<Frame> {
+        let row = self.row_of(frame.site.wrapping_sub(1))?;
+        let from = match row.frame.0 {
+            Base::Stack => frame.stack + self.over_red_zone(frame.site),
+            Base::Frame => frame.base,
+        };
+        let above = from.wrapping_add_signed(row.frame.1);
+        let word = |by: i64| {
+            let at = above.wrapping_add_signed(by);
+            ((frame.stack..end).contains(&at) && at % 8 == 0).then(|| word_at(at))
+        };
+        let site = word(-8).filter(|site| self.is_own(*site))?;
+        let base = row.saved.map_or(Some(frame.base), word)?;
+        Some(Frame { site, stack: above, base })
+    }
+
+    fn caller_on_stack(&self, frame: Frame, end: u64) -> Option<Frame> {
+        let mut words = words_on(frame.stack, end);
+        let (at, site) = words.find(|(_, word)| self.is_behind_call(*word))?;
+        Some(Frame { site, stack: at + 8, base: 0 })
+    }
+
+    /// How far the stack pointer is below the function's own.
+    fn over_red_zone(&self, site: u64) -> u64 {
+        const LONGEST: usize = 1 + OVER_RED_ZONE.len();
+        if !self.is_own(site) || !self.is_own(site + LONGEST as u64) {
+            return 0;
+        }
+        // SAFETY: the bytes are code of the program.
+        let bytes = unsafe { std::slice::from_raw_parts(site as *const u8, LONGEST) };
+        match bytes {
+            [POP_FLAGS, rest @ ..] if rest == OVER_RED_ZONE => 8 + RED_ZONE,
+            [POP_FLAGS, ..] => 8,
+            [first @ .., _] if first == OVER_RED_ZONE => RED_ZONE,
+            _ => 0,
+        }
+    }
+}
+
 /// The words of the stack of a thread from `stack` on, each with where it is.
-pub(crate) fn words_on(stack: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+fn words_on(stack: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let last = end.min(stack + 8 * LOOKED_AT);
     (stack & !7..last).step_by(8).map(|at| (at, word_at(at)))
 }

@@ -1,8 +1,8 @@
 //! Where the pages of a program are on the recording machine, and what recovery does to those that
 //! are persistent.
 
+use super::chains::Chains;
 use crate::explore::wire::{Access, Did, PoolPage, Serving};
-use crate::process::callers::{Chain, Frame};
 use crate::process::failure::fail;
 use crate::process::image::ProgramCode;
 use crate::process::pages::pages;
@@ -36,8 +36,8 @@ pub(crate) struct Space {
     unlisted: RefCell<FxHashMap<u64, PoolPage>>,
     missing: RefCell<BTreeSet<PoolPage>>,
     code: ProgramCode,
-    /// The user's calls that led to accesses, by what stands for them.
-    chains: RefCell<FxHashMap<u64, Chain>>,
+    /// The user's calls that led to accesses.
+    chains: RefCell<Chains>,
     recovery: OnceCell<Recovery>,
 }
 
@@ -135,7 +135,10 @@ impl Space {
             recovery: OnceCell::new(),
         };
         assert!(SPACE.0.set(space).is_ok(), "a process has one space");
-        runtime().locate.set(Some(|frame| self::space().locate(frame)));
+        runtime().locate.set(Some(|frame| {
+            let space = self::space();
+            space.chains.borrow_mut().key(&space.code, frame)
+        }));
     }
 
     /// The run of this process is a recovery on pools with these words.
@@ -148,20 +151,11 @@ impl Space {
         assert!(self.recovery.set(recovery).is_ok(), "a process makes one recovery");
     }
 
-    fn locate(&self, frame: Frame) -> u64 {
-        let chain = self.code.chain(frame);
-        let key = chain.key();
-        if chain.calls().len() > 1 {
-            self.chains.borrow_mut().entry(key).or_insert(chain);
-        }
-        key
-    }
-
     /// The user's calls of those of these sites that stand for several.
     pub(crate) fn chains(&self, sites: impl Iterator<Item = u64>) -> Vec<(u64, Vec<u64>)> {
         let (chains, mut found, mut last) = (self.chains.borrow(), BTreeMap::new(), None);
         for site in sites.filter(|site| last.replace(*site) != Some(*site)) {
-            if let Some(chain) = chains.get(&site) {
+            if let Some(chain) = chains.get(site) {
                 found.entry(site).or_insert_with(|| chain.calls().to_vec());
             }
         }
