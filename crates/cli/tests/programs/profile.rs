@@ -117,7 +117,8 @@ fn a_profile_is_shown_by_line_and_by_function_and_folded_for_flame_graphs() {
     assert!(row.contains("inter ") && row.contains('+'), "{row}");
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
     let stacks = fs::read_to_string(place.folder.path().join("stacks")).unwrap();
-    let stack = stacks.lines().find(|it| it.starts_with(&format!("lb;contend;{line};inter ")));
+    let inter = format!(";contend;{line};inter ");
+    let stack = stacks.lines().find(|it| it.starts_with("lb;") && it.contains(&inter));
     let cycles = stack.and_then(|it| it.rsplit_once(' ')).and_then(|it| it.1.parse::<u64>().ok());
     assert!(cycles.is_some_and(|it| it > 1000), "{stacks}");
 }

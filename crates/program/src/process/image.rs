@@ -247,8 +247,8 @@ impl ProgramCode {
     }
 
     /// The same; `backs` gets the return addresses on the stack, each after where it is. They are
-    /// found by the unwinding tables of the code. Without one, the next word of the stack that looks
-    /// like a return address is taken, and only to get out of a library.
+    /// found by the unwinding tables of the code. Without one, the next word of the stack that
+    /// looks like a return address is taken, and only to get out of a library.
     pub(crate) fn chain_by(&self, frame: Frame, backs: &mut Vec<(u64, u64)>) -> Chain {
         let (mut chain, end) = (Chain::default(), stacks::end_of(frame.stack));
         let (mut functions, mut next) = ([0; CALLS_MAX], Some(frame));
