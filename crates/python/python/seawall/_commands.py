@@ -8,7 +8,7 @@ from ._call import Names, Path, Progress
 from ._call import call as _call
 from ._crew import Workers
 from ._explore import explore as _explore
-from ._programs import Command
+from ._programs import Command, Commands
 from ._table import Table
 
 if TYPE_CHECKING:
@@ -42,12 +42,15 @@ def compare(
         ]
     ] = None,
     json: Optional[Path] = None,
+    csv: Optional[Path] = None,
+    latex: Optional[Path] = None,
     plot: Optional[Path] = None,
     html: Optional[Path] = None,
+    detail: bool = False,
     trace: Optional[Path] = None,
     trace_window: Optional[str] = None,
-    program: Optional[Command] = None,
-    check: Optional[Command] = None,
+    program: Optional[Commands] = None,
+    check: Optional[Commands] = None,
     check_entry: Optional[Union[bool, str]] = None,
     pm: Optional[Literal["files", "heap", "all"]] = None,
     fence: Optional[Literal["order", "drain"]] = None,
@@ -89,16 +92,21 @@ def compare(
     :param jobs: Host threads [default: one per core]
     :param flaw: Break the structures on purpose, to see it caught
     :param json: Write a JSON record per cell to this file [if stopped: to FILE.partial]
+    :param csv: Write the table to this file as comma-separated values [if stopped: to FILE.partial]
+    :param latex: Write the table to this file as a tabular of LaTeX [if stopped: to FILE.partial]
     :param plot: Draw the comparison to this SVG file [if stopped: to FILE.partial]
     :param html: Write a page for a browser to this file: charts, a table, and what is behind each
         row [if stopped: to FILE.partial]
+    :param detail: Add latencies, the fill of queues, and what each core did to the JSON records
     :param trace: Write the timeline of the cell to this file, for ui.perfetto.dev; one workload,
         kernel or program and one design, and at most 64 MiB
     :param trace_window: The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in
         operations, all threads together [default: as much from the start as has room]
     :param program: Run this command, of a program that `seawall cc` compiled; {pool} stands for a
-        file of its own for each run
-    :param check: Hold what each crash leaves to this command, which ends with 0 if {pool} is sound
+        file of its own for each run. Given several times, as NAME=COMMAND, the programs are
+        compared
+    :param check: Check what each crash leaves with this command, which ends with 0 if {pool} is
+        sound; of several programs all, or with NAME=COMMAND the one of that name
     :param check_entry: Hold it to this function of the program instead, int NAME(const char *pool)
     :param pm: What of its memory is persistent [default: files; with `kernels`: all]
     :param fence: What its sfence asks for, on designs with two kinds of fence [default: order]
@@ -131,12 +139,15 @@ def kernels(
     jobs: Optional[int] = None,
     traffic: bool = False,
     json: Optional[Path] = None,
+    csv: Optional[Path] = None,
+    latex: Optional[Path] = None,
     plot: Optional[Path] = None,
     html: Optional[Path] = None,
+    detail: bool = False,
     trace: Optional[Path] = None,
     trace_window: Optional[str] = None,
-    program: Optional[Command] = None,
-    check: Optional[Command] = None,
+    program: Optional[Commands] = None,
+    check: Optional[Commands] = None,
     check_entry: Optional[Union[bool, str]] = None,
     pm: Optional[Literal["files", "heap", "all"]] = None,
     fence: Optional[Literal["order", "drain"]] = None,
@@ -168,16 +179,21 @@ def kernels(
     :param traffic: Print what each kernel does under the baseline, too: memory, references, misses
     :param json: Write a JSON record per kernel and design to this file [if stopped: to
         FILE.partial]
+    :param csv: Write the table to this file as comma-separated values [if stopped: to FILE.partial]
+    :param latex: Write the table to this file as a tabular of LaTeX [if stopped: to FILE.partial]
     :param plot: Draw times and where they went to this SVG file [if stopped: to FILE.partial]
     :param html: Write a page for a browser to this file: charts, a table, and what is behind each
         row [if stopped: to FILE.partial]
+    :param detail: Add latencies, the fill of queues, and what each core did to the JSON records
     :param trace: Write the timeline of the cell to this file, for ui.perfetto.dev; one workload,
         kernel or program and one design, and at most 64 MiB
     :param trace_window: The part of the run that it shows: FROM..TO in cycles, or ops:FROM..TO in
         operations, all threads together [default: as much from the start as has room]
     :param program: Run this command, of a program that `seawall cc` compiled; {pool} stands for a
-        file of its own for each run
-    :param check: Hold what each crash leaves to this command, which ends with 0 if {pool} is sound
+        file of its own for each run. Given several times, as NAME=COMMAND, the programs are
+        compared
+    :param check: Check what each crash leaves with this command, which ends with 0 if {pool} is
+        sound; of several programs all, or with NAME=COMMAND the one of that name
     :param check_entry: Hold it to this function of the program instead, int NAME(const char *pool)
     :param pm: What of its memory is persistent [default: files; with `kernels`: all]
     :param fence: What its sfence asks for, on designs with two kinds of fence [default: order]
