@@ -165,7 +165,7 @@ fn another(thread: &Thread, kind: u16, at: u64, bytes: u64) {
     if kind == LOAD {
         return load_too(thread, at, bytes);
     }
-    if kind == DIRECT && at % bytes != 0 {
+    if kind == DIRECT && !at.is_multiple_of(bytes) {
         fail("copied 64 bytes by movdir64b to an address that is no multiple of 64 (SIGSEGV)");
     }
     pages().know(thread, at, bytes);

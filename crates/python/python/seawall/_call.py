@@ -106,7 +106,10 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "Literal": ((str,), "a text"),
     "Path": ((str, os.PathLike), "a path, or a text"),
     "Names": ((str, os.PathLike, Iterable), "a name, or several"),
-    "Commands": ((str, Sequence, Mapping), "a command, or a dictionary of commands by name"),
+    "Commands": (
+        (str, Sequence, Mapping),
+        "a command, as a text or a list of words, or a dictionary of commands by name",
+    ),
     "Command": ((str, Sequence), "a command, as a text or a list of words"),
     "bool": ((), "True or False"),
 }
