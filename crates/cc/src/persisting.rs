@@ -37,7 +37,7 @@ const BYTES: usize = 11 + 7;
 const NEAR_CALL: u8 = 0xe8;
 const NEAR_JUMP: u8 = 0xe9;
 const NEAR_BYTES: usize = 5;
-/// An indirect jump in an entry of the procedure linkage table, which has so many bytes.
+/// An indirect jump in an entry of the procedure linkage table, and the bytes of an entry.
 const JUMP: [u8; 2] = [0xff, 0x25];
 const STUB_BYTES: usize = 16;
 

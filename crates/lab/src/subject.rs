@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Stands for the threads of a point in the command of a program.
 const THREADS: &str = "{threads}";
-/// A workload's time is that of so many operations, so that it is a whole number.
+/// The operations whose time is that of a workload, so that it is a whole number.
 const OPERATIONS: f64 = 1e9;
 
 /// What to run, as plain data.

@@ -200,7 +200,7 @@ impl Tally {
         }
     }
 
-    /// The persist buffer of `core` has so many entries.
+    /// The persist buffer of `core` has this number of entries.
     pub(crate) fn buffered(&mut self, core: usize, entries: usize, now: Cycle) {
         let (from, is_over) = (self.from, self.is_over(now));
         if let Some(core) = self.cores.get_mut(core).filter(|_| !is_over) {
@@ -257,7 +257,7 @@ impl Tally {
     }
 }
 
-/// How often something took so many cycles.
+/// How often something took each number of cycles.
 #[derive(Default)]
 struct Durations(BTreeMap<Cycle, u64>);
 

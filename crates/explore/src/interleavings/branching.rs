@@ -19,8 +19,8 @@ pub(crate) struct Branching {
     children: BTreeMap<(Class, Class), u64>,
 }
 
-/// Same-class children of a node at most, on the mean: the rest of a class that is not made whole
-/// is not more than so many times what is known of it.
+/// Children of a node in its own class at most, on the mean: a class of which few nodes were made
+/// is estimated at no more than ten times what leads into it.
 const SAME_MAX: f64 = 0.9;
 
 impl Branching {
@@ -40,7 +40,7 @@ impl Branching {
         self.children.get(&(from, to)).map_or(0.0, |count| *count as f64)
     }
 
-    /// Schedules with at most so many interruptions and delays, an estimate.
+    /// An estimate of the schedules with at most these interruptions and delays.
     pub(crate) fn within(&self, (interruptions, delays): Class) -> u64 {
         let classes = (0..=interruptions).flat_map(|at| (0..=delays).map(move |of| (at, of)));
         let mut sizes = BTreeMap::new();

@@ -3,7 +3,7 @@
 
 use seawall_sim::{Counters, Machine};
 
-/// Fewer than one access in so many is next to none.
+/// Fewer than one access in this number is next to none.
 const FEW: u64 = 1000;
 
 /// Whether this number of a machine is felt by accesses that reach memory, and by nothing else.
@@ -23,7 +23,8 @@ pub(crate) fn hint<'a>(machine: &str, runs: impl Iterator<Item = &'a Counters>) 
     said(&keys, is_cold, runs.fold((0, 0), sum), "--cold")
 }
 
-/// What is said of runs of which so many of all accesses reached memory, while `keys` were changed.
+/// What is said of runs in which `misses` of `all` accesses reached memory, while `keys` were
+/// changed.
 pub(crate) fn said(
     keys: &[&str],
     is_cold: bool,

@@ -1,7 +1,7 @@
 //! Where in the program its cycles go: each instrumented access is a site of the machine.
 //!
 //! A site is where the program goes on after the access. What the support library does is told
-//! apart by who called it, which is the first address on the stack that is of the program.
+//! apart by who called it, and each access by the user's calls that led there.
 
 use crate::process::callers::{Chain, Frame};
 use crate::process::image::{self, ProgramCode};

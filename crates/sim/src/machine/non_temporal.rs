@@ -18,7 +18,7 @@ use crate::hw::{Event, Gate};
 const REASON: Reason = Reason::WriteCombining;
 
 impl<D: Design> System<D> {
-    /// A non-temporal store of `core` has entered its store buffer, as so many entries.
+    /// A non-temporal store of `core` has entered its store buffer, as this number of entries.
     pub(super) fn streamed(&mut self, core: usize, entries: usize) {
         self.done(core);
         self.hw.write_combining[core].queued += entries;
